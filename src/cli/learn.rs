@@ -9,6 +9,7 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use tidegate_crawlers::verify::OperatorTable;
 use tidegate_engine::LearnedDemand;
 use tidegate_engine::baseline_store::BaselineStore;
 use tidegate_engine::demand_store::DemandStore;
@@ -51,7 +52,7 @@ fn learn(args: &LearnArgs) -> Result<LearnReport, CommandError> {
     check_learns(&policy)?;
     let assumptions = args.log.assumption_args.assumptions(&[&policy])?;
     let rules = Arc::clone(&policy.settings.rules);
-    let target = LearnedFiles::new(&policy.settings.state_dir);
+    let target = LearnedFiles::new(&policy.settings.state_dir, &policy.operators);
     // Checked before the log is read, which may take minutes. The lock is not held meanwhile: a gateway may start.
     target.check_unused_dir()?;
     target.check_replaceable(args.replace)?;
@@ -105,10 +106,10 @@ struct LearnedFiles {
 }
 
 impl LearnedFiles {
-    fn new(state_dir: &Path) -> Self {
+    fn new(state_dir: &Path, operators: &OperatorTable) -> Self {
         Self {
             state_dir: state_dir.to_owned(),
-            demand: DemandStore::new(state_dir),
+            demand: DemandStore::new(state_dir, operators.names()),
             baseline: BaselineStore::new(state_dir),
         }
     }

@@ -147,15 +147,16 @@ impl AssumptionArgs {
             // Of several costs of a route, the first one counts.
             costs: self.actual_cost.iter().rev().cloned().collect(),
             reclassify: self.reclassify,
-            learned: self.learned.as_deref().map(read_learned).transpose()?.unwrap_or_default(),
+            learned: self.learned.as_deref().map(|dir| read_learned(dir, policies)).transpose()?.unwrap_or_default(),
         })
     }
 }
 
 /// Reads what a gateway or `learn` has stored in its state directory.
-fn read_learned(state_dir: &Path) -> Result<LearnedState, CommandError> {
+fn read_learned(state_dir: &Path, policies: &[&Policy]) -> Result<LearnedState, CommandError> {
     let invalid = |error: String| CommandError::Usage(format!("--learned: {error}"));
-    let demand = DemandStore::new(state_dir).read().map_err(|error| invalid(error.to_string()))?;
+    let operators = policies.first().into_iter().flat_map(|policy| policy.operators.names());
+    let demand = DemandStore::new(state_dir, operators).read().map_err(|error| invalid(error.to_string()))?;
     let baseline = BaselineStore::new(state_dir).read().map_err(|error| invalid(error.to_string()))?;
     let learned = LearnedState { demand, baseline: baseline.unwrap_or_default() };
     match learned.is_empty() {

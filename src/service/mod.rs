@@ -247,7 +247,7 @@ impl Service {
         let range_refresher = crawlers::new_range_refresher(&operators, &external.fetcher, &settings, &clock, seed);
         let (engine, lease_refresher) = ledger::engine(&settings, &clock, seed)?;
         let state_lock = ledger::lock_state_dir(&settings);
-        let demand_store = DemandStore::new(&settings.state_dir);
+        let demand_store = DemandStore::new(&settings.state_dir, operators.names());
         engine.open_quotas(&settings.rules, started_at);
         match demand_store.restore() {
             Ok(learned) => engine.restore_demand(&learned),

@@ -9,12 +9,13 @@ use std::path::Path;
 use tempfile::TempDir;
 use tidegate_config as config;
 use tidegate_config::admin_address::AdminAddress;
+use tidegate_crawlers::verify::OperatorTable;
 use tidegate_engine::LearnedDemand;
 use tidegate_engine::ledger::FileStore;
 use tidegate_engine::state_lock::StateLockError;
-use tidegate_policy::Units;
 use tidegate_policy::bot_detection::{BaselineCounts, LearnedBaseline};
 use tidegate_policy::pacing::week::{HOURS_PER_WEEK, HourProfile};
+use tidegate_policy::{OperatorId, Units};
 
 const NOON: Timestamp = Timestamp::from_seconds(1_800_014_400);
 
@@ -224,7 +225,12 @@ fn demand_that_cannot_be_saved_is_kept_until_it_can() {
                  classes: [{ name: all }]";
     let fixture = ServiceFixture::start(rules);
     let week = [HourProfile { units: 3.0, weeks: 2.0 }; HOURS_PER_WEEK];
-    let learned = [LearnedDemand { quota: "api".into(), class: "all".into(), week }];
+    let learned = [LearnedDemand {
+        quota: "api".into(),
+        class: "all".into(),
+        week,
+        operators: Some(vec![(OperatorId(1), week)]),
+    }];
     fixture.state().engine.restore_demand(&learned);
     let state_dir = fixture.dir.join("state");
     let in_the_way = state_dir.join("demand.json");
@@ -233,7 +239,7 @@ fn demand_that_cannot_be_saved_is_kept_until_it_can() {
     assert_eq!(fixture.state().engine.learned_demand(), learned);
     std::fs::remove_dir(&in_the_way).expect("directory exists");
     fixture.state().persist_learned();
-    assert_eq!(DemandStore::new(&state_dir).read().expect("a readable file"), learned);
+    assert_eq!(DemandStore::new(&state_dir, OperatorTable::builtin_names()).read().expect("a readable file"), learned);
 }
 
 #[test]

@@ -14,6 +14,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
+use tidegate_crawlers::verify::OperatorTable;
 use tidegate_engine::LearnedDemand;
 use tidegate_engine::demand_store::DemandStore;
 
@@ -90,7 +91,7 @@ fn learn_trace(requests: &[TraceRequest], zone: &str, limit: u64) -> Vec<Learned
     fixture.write("access.log", &log);
     let outcome = fixture.learn(&["access.log"]);
     assert_eq!(outcome.code, 0, "{}", outcome.errors);
-    DemandStore::new(&fixture.dir.path().join("state")).read().expect("a valid file")
+    DemandStore::new(&fixture.dir.path().join("state"), OperatorTable::builtin_names()).read().expect("a valid file")
 }
 
 // --- what is learned ----------------------------------------------------------------------------------------------
@@ -347,7 +348,7 @@ impl LearnFixture {
     }
 
     fn stored_demand(&self) -> Vec<LearnedDemand> {
-        DemandStore::new(&self.dir.path().join("state")).read().expect("a valid file")
+        DemandStore::new(&self.dir.path().join("state"), OperatorTable::builtin_names()).read().expect("a valid file")
     }
 }
 

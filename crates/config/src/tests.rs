@@ -1606,11 +1606,11 @@ fn each_invalid_value_is_reported() {
         ),
         (
             "cache: { ttl: 10m }".into(),
-            "2:10: cache.ttl: unknown key \"ttl\"; write it at a route, routes: [{ match: \"/**\", cache: { ttl: 10m } }]; known here: memory, disk, refresh, max_object, ignore_query, stale_when_refused, stale_if_error, reload, unkeyed_headers",
+            "2:10: cache.ttl: unknown key \"ttl\"; write it at a route, routes: [{ match: \"/**\", cache: { ttl: 10m } }]; known here: memory, disk, refresh, max_object, ignore_query, stale_when_refused, stale_if_error, crowd_max_age, reload, unkeyed_headers",
         ),
         (
             "cache: { key: { cookies: [] } }".into(),
-            "2:10: cache.key: unknown key \"key\"; write it at a route, routes: [{ match: \"/**\", cache: { ttl: 10m } }]; known here: memory, disk, refresh, max_object, ignore_query, stale_when_refused, stale_if_error, reload, unkeyed_headers",
+            "2:10: cache.key: unknown key \"key\"; write it at a route, routes: [{ match: \"/**\", cache: { ttl: 10m } }]; known here: memory, disk, refresh, max_object, ignore_query, stale_when_refused, stale_if_error, crowd_max_age, reload, unkeyed_headers",
         ),
         (
             "cache: {}\nroutes: [{ match: /a, cache: { stale_when_refused: 1h } }]".into(),
@@ -1619,6 +1619,10 @@ fn each_invalid_value_is_reported() {
         (
             "cache: {}\nroutes: [{ match: /a, cache: { ttl: 0s } }]".into(),
             "3:37: routes[0].cache.ttl: found 0s, with which each request would fetch the page; write a duration such as 10m, or cache: off to store nothing, or leave it out to keep copies for refusals alone",
+        ),
+        (
+            "cache: { crowd_max_age: 2h }".into(),
+            "2:25: cache.crowd_max_age: found 2h; write at most 1h, such as 60s: for so long all readers of a page see an old one",
         ),
         (
             "cache: { memory: 10GB }".into(),

@@ -162,15 +162,16 @@ impl Admission {
         let DecisionRequest { class, class_rules, .. } = *request;
         // A refresh is of no client.
         if request.is_refresh || (request.bucket().is_none() && charges.is_empty()) {
-            return self.decide(request, payer, None, &mut BucketState::default(), charges, now);
+            return self.decide(request, payer, (None, None), &mut BucketState::default(), charges, now);
         }
         let key = payer.client;
         let pages = &self.engine.refused_pages;
         let page = page.filter(|_| !charges.is_empty());
         let crawler = self.guarded_crawler(class_rules, page.as_ref(), now);
+        let operator = page.map(|page| page.operator);
         let decision = self.engine.clients.with(key, self.class_id(class), |client| {
             let mut level = client.bucket_state();
-            let mut decision = self.decide(request, payer, crawler, &mut level, charges, now);
+            let mut decision = self.decide(request, payer, (operator, crawler), &mut level, charges, now);
             if class_rules.bucket.is_none() {
                 level.refilled_at = level.refilled_at.max(decision.decided_at);
             }
@@ -321,7 +322,7 @@ impl Admission {
         &self,
         request: &DecisionRequest<'_>,
         payer: Payer,
-        crawler: Option<GuardedCrawler>,
+        (operator, crawler): (Option<OperatorId>, Option<GuardedCrawler>),
         level: &mut BucketState,
         charges: &[(QuotaId, ExpectedCost)],
         now: Timestamp,
@@ -356,11 +357,11 @@ impl Admission {
                     }
                 }
                 Verdict::Refuse(_) if request.is_refresh => state.record_refresh(),
-                Verdict::Refuse(_) => state.record_decision(class_id, snapshot, &verdict),
+                Verdict::Refuse(_) => state.record_decision(class_id, operator, snapshot, &verdict),
                 Verdict::Admit { .. } => {
                     match request.is_refresh {
                         true => state.record_refresh(),
-                        false => state.record_decision(class_id, snapshot, &verdict),
+                        false => state.record_decision(class_id, operator, snapshot, &verdict),
                     }
                     state.reserve(snapshot.cost);
                     if let Some(counted) = context.counted_for(snapshot) {

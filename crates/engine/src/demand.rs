@@ -2,6 +2,7 @@
 
 use super::{Admission, Engine};
 use tidegate_policy::pacing::demand::DemandModel;
+use tidegate_policy::pacing::surge::OperatorProfile;
 use tidegate_policy::pacing::week::{HOURS_PER_WEEK, HourProfile};
 use tidegate_policy::{StableClassId, Timestamp};
 
@@ -14,6 +15,8 @@ pub struct LearnedDemand {
     pub class: String,
     /// Profile of each hour of the week, from Monday 00:00.
     pub week: [HourProfile; HOURS_PER_WEEK],
+    /// Profiles of single operators, which are part of `week`; `None` if they are unknown.
+    pub operators: Option<Vec<OperatorProfile>>,
 }
 
 impl Engine {
@@ -27,7 +30,13 @@ impl Engine {
             for (class, paced) in names.iter().zip(pacer.classes()) {
                 let week = *paced.demand.week().hours();
                 if week.iter().any(|hour| hour.weeks > 0.0) {
-                    learned.push(LearnedDemand { quota: counter.name().to_owned(), class: class.clone(), week });
+                    let operators = Some(paced.demand.operators().profiles().collect());
+                    learned.push(LearnedDemand {
+                        quota: counter.name().to_owned(),
+                        class: class.clone(),
+                        week,
+                        operators,
+                    });
                 }
             }
         }
@@ -37,10 +46,10 @@ impl Engine {
     /// Restores the demand learned by an earlier process. Drops the demand of quotas that no longer exist.
     pub fn restore_demand(&self, learned: &[LearnedDemand]) {
         let counters = self.all_counters();
-        for LearnedDemand { quota, class, week } in learned {
+        for LearnedDemand { quota, class, week, operators } in learned {
             if let Some(counter) = counters.iter().find(|counter| counter.name() == quota) {
                 let class_id = self.class_id(class);
-                counter.lock().restore_demand(class_id, DemandModel::from_hours(*week));
+                counter.lock().restore_demand(class_id, DemandModel::restored(*week, operators.clone()));
             }
         }
     }

@@ -7,13 +7,15 @@ use crate::LearnedDemand;
 use crate::files;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use tidegate_policy::Units;
+use tidegate_policy::pacing::surge::OperatorProfile;
 use tidegate_policy::pacing::week::{HOURS_PER_WEEK, HourProfile};
+use tidegate_policy::{OperatorId, Units};
 
-/// Version of the file format.
-const VERSION: u32 = 1;
+/// Version of the file format. Version 1 has no operators.
+const VERSION: u32 = 2;
 /// Large enough for a thousand quotas with several classes each.
 const MAX_FILE_BYTES: usize = 64 << 20;
 /// Upper bound of the weeks that the gateway counts.
@@ -22,6 +24,8 @@ const MAX_WEEKS: u32 = 100;
 /// Stores the learned demand in a file.
 pub struct DemandStore {
     path: PathBuf,
+    /// Names of the operators, by [`OperatorId`].
+    operators: Vec<String>,
     /// Content of the file, if known: the last content read or written.
     content: Mutex<Vec<u8>>,
 }
@@ -44,14 +48,21 @@ struct DemandFile {
 struct DemandEntry {
     quota: String,
     class: String,
-    /// For each hour of the week: demand in thousandths of a unit, and number of weeks.
-    hours: Vec<(u64, u32)>,
+    hours: HourEntries,
+    /// Part of single operators, by name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    operators: Option<BTreeMap<String, HourEntries>>,
 }
 
+/// For each hour of the week: demand in thousandths of a unit, and number of weeks.
+type HourEntries = Vec<(u64, u32)>;
+
 impl DemandStore {
-    /// Returns the store in `state_dir`. The file need not exist.
-    pub fn new(state_dir: &Path) -> Self {
-        Self { path: state_dir.join("demand.json"), content: Mutex::default() }
+    /// Returns the store in `state_dir`. The file need not exist. `operators` are the names of all operators, by
+    /// [`OperatorId`]; others in the file are ignored.
+    pub fn new<'a>(state_dir: &Path, operators: impl IntoIterator<Item = &'a str>) -> Self {
+        let operators = operators.into_iter().map(str::to_owned).collect();
+        Self { path: state_dir.join("demand.json"), operators, content: Mutex::default() }
     }
 
     /// Returns the path of the file.
@@ -74,12 +85,13 @@ impl DemandStore {
         let unreadable = |reason: String| DemandStoreError { path: self.path.clone(), reason };
         let bytes = files::read_if_exists(&self.path, MAX_FILE_BYTES).map_err(|error| unreadable(error.to_string()))?;
         let Some(bytes) = bytes else { return Ok(Vec::new()) };
-        parse(&bytes).map_err(|reason| unreadable(on_invalid(reason)))
+        parse(&bytes, &self.operators).map_err(|reason| unreadable(on_invalid(reason)))
     }
 
     /// Writes `learned` if it differs from the content of the file, which is replaced atomically.
     pub fn save(&self, learned: &[LearnedDemand]) -> io::Result<()> {
-        let demand: Vec<DemandEntry> = learned.iter().map(DemandEntry::from_demand).collect();
+        let demand: Vec<DemandEntry> =
+            learned.iter().map(|learned| DemandEntry::new(learned, &self.operators)).collect();
         let bytes = serde_json::to_vec(&DemandFile { version: VERSION, demand })?;
         let mut content = self.content.lock();
         if learned.is_empty() || *content == bytes {
@@ -94,30 +106,53 @@ impl DemandStore {
     }
 }
 
-fn parse(bytes: &[u8]) -> Result<Vec<LearnedDemand>, String> {
+fn parse(bytes: &[u8], operators: &[String]) -> Result<Vec<LearnedDemand>, String> {
     let file: DemandFile = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-    if file.version != VERSION {
-        return Err(format!("unsupported version {} (this build supports {VERSION})", file.version));
+    if file.version == 0 || file.version > VERSION {
+        return Err(format!("unsupported version {} (this build supports 1 to {VERSION})", file.version));
     }
-    let learned: Option<Vec<LearnedDemand>> = file.demand.into_iter().map(DemandEntry::into_demand).collect();
+    let learned: Option<Vec<LearnedDemand>> =
+        file.demand.into_iter().map(|entry| entry.into_demand(operators)).collect();
     learned.ok_or_else(|| "invalid hour".into())
 }
 
 impl DemandEntry {
-    fn from_demand(learned: &LearnedDemand) -> Self {
-        let hours = learned.week.iter().map(|hour| ((hour.units * 1000.0).round() as u64, hour.weeks as u32)).collect();
-        Self { quota: learned.quota.clone(), class: learned.class.clone(), hours }
+    fn new(learned: &LearnedDemand, names: &[String]) -> Self {
+        let named =
+            |(operator, week): &OperatorProfile| Some((names.get(operator.index())?.clone(), hour_entries(week)));
+        Self {
+            quota: learned.quota.clone(),
+            class: learned.class.clone(),
+            hours: hour_entries(&learned.week),
+            operators: learned.operators.as_ref().map(|operators| operators.iter().filter_map(named).collect()),
+        }
     }
 
-    fn into_demand(self) -> Option<LearnedDemand> {
-        let hour = |(milli, weeks): (u64, u32)| {
-            let is_valid = milli <= Units::MAX.milli() && weeks <= MAX_WEEKS;
-            is_valid.then(|| HourProfile { units: Units::from_milli(milli).as_f64(), weeks: f64::from(weeks) })
+    fn into_demand(self, names: &[String]) -> Option<LearnedDemand> {
+        let id = |name: &str| names.iter().position(|known| known == name).map(OperatorId::from_index);
+        let profile = |(name, hours): (String, HourEntries)| week(hours).map(|week| id(&name).map(|id| (id, week)));
+        let profiles = |operators: BTreeMap<String, HourEntries>| operators.into_iter().map(profile).collect();
+        let operators: Option<Option<Vec<Option<OperatorProfile>>>> = self.operators.map(profiles);
+        let operators = match operators {
+            None => None,
+            Some(profiles) => Some(profiles?.into_iter().flatten().collect()),
         };
-        let hours: Option<Vec<HourProfile>> = self.hours.into_iter().map(hour).collect();
-        let week: [HourProfile; HOURS_PER_WEEK] = hours?.try_into().ok()?;
-        Some(LearnedDemand { quota: self.quota, class: self.class, week })
+        Some(LearnedDemand { quota: self.quota, class: self.class, week: week(self.hours)?, operators })
     }
+}
+
+fn hour_entries(week: &[HourProfile; HOURS_PER_WEEK]) -> HourEntries {
+    week.iter().map(|hour| ((hour.units * 1000.0).round() as u64, hour.weeks as u32)).collect()
+}
+
+/// Returns the profile of the hours; `None` if one is invalid.
+fn week(hours: HourEntries) -> Option<[HourProfile; HOURS_PER_WEEK]> {
+    let hour = |(milli, weeks): (u64, u32)| {
+        let is_valid = milli <= Units::MAX.milli() && weeks <= MAX_WEEKS;
+        is_valid.then(|| HourProfile { units: Units::from_milli(milli).as_f64(), weeks: f64::from(weeks) })
+    };
+    let hours: Option<Vec<HourProfile>> = hours.into_iter().map(hour).collect();
+    hours?.try_into().ok()
 }
 
 #[cfg(test)]
@@ -125,18 +160,22 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const NAMES: [&str; 2] = ["googlebot", "bingbot"];
+
     fn demand_with_hours(hours: Vec<(u64, u32)>) -> LearnedDemand {
-        DemandEntry { quota: "api".into(), class: "person".into(), hours }.into_demand().expect("valid hours")
+        let operators = Some([("bingbot".into(), hours.clone())].into());
+        let entry = DemandEntry { quota: "api".into(), class: "person".into(), hours, operators };
+        entry.into_demand(&NAMES.map(str::to_owned)).expect("valid hours")
     }
 
     #[test]
     fn invalid_demand_file_is_an_error() {
         let dir = tempfile::tempdir().expect("temporary directory");
-        let store = DemandStore::new(dir.path());
+        let store = DemandStore::new(dir.path(), NAMES);
         assert_eq!(store.read().expect("readable store"), []);
         for (text, expected) in [
             ("", "EOF"),
-            ("{\"version\":2,\"demand\":[]}", "unsupported version 2"),
+            ("{\"version\":3,\"demand\":[]}", "unsupported version 3"),
             ("{\"version\":1,\"demand\":[{\"quota\":\"q\",\"class\":\"c\",\"hours\":[[1,1]]}]}", "invalid hour"),
             ("\0\0\0", "expected value"),
         ] {
@@ -148,9 +187,29 @@ mod tests {
             assert_eq!(aside, text);
         }
         for hour in [(u64::MAX, 1), (1, u32::MAX)] {
-            let entry = DemandEntry { quota: "q".into(), class: "c".into(), hours: vec![hour; HOURS_PER_WEEK] };
-            assert_eq!(entry.into_demand(), None);
+            let hours = || vec![hour; HOURS_PER_WEEK];
+            let entry = |hours, operators| DemandEntry { quota: "q".into(), class: "c".into(), hours, operators };
+            assert_eq!(entry(hours(), None).into_demand(&[]), None);
+            let operators = Some([("googlebot".to_owned(), hours())].into());
+            assert_eq!(entry(vec![(1, 1); HOURS_PER_WEEK], operators).into_demand(&[]), None);
         }
+    }
+
+    #[test]
+    fn file_of_an_older_version_is_read_and_names_identify_operators() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let hours = format!("[{}]", vec!["[2000,3]"; HOURS_PER_WEEK].join(","));
+        let file = |version: u32, operators: &str| {
+            let text = format!(
+                r#"{{"version":{version},"demand":[{{"quota":"api","class":"search","hours":{hours}{operators}}}]}}"#
+            );
+            std::fs::write(dir.path().join("demand.json"), text).expect("write file");
+            DemandStore::new(dir.path(), NAMES).restore().expect("a valid file").remove(0)
+        };
+        let older = file(1, "");
+        assert_eq!((older.week[0], older.operators), (HourProfile { units: 2.0, weeks: 3.0 }, None));
+        let newer = file(2, &format!(r#","operators":{{"bingbot":{hours},"gone":{hours}}}"#));
+        assert_eq!(newer.operators, Some(vec![(OperatorId(1), newer.week)]));
     }
 
     proptest! {
@@ -159,9 +218,9 @@ mod tests {
         #[test]
         fn demand_file_round_trips(hours in prop::collection::vec((0u64..1_000_000_000, 0u32..4), HOURS_PER_WEEK)) {
             let dir = tempfile::tempdir().expect("temporary directory");
-            let (store, learned) = (DemandStore::new(dir.path()), demand_with_hours(hours));
+            let (store, learned) = (DemandStore::new(dir.path(), NAMES), demand_with_hours(hours));
             store.save(std::slice::from_ref(&learned)).expect("write file");
-            prop_assert_eq!(DemandStore::new(dir.path()).read().expect("readable store"), vec![learned]);
+            prop_assert_eq!(DemandStore::new(dir.path(), NAMES).read().expect("readable store"), vec![learned]);
         }
     }
 }

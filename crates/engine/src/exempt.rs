@@ -22,7 +22,7 @@ impl Admission {
         let (clients, class) = (&self.engine.clients, bucket_class(exemption, Sharing::Client));
         let decision = clients.with(key, class, |client| {
             let mut level = client.bucket_state();
-            let mut decision = self.decide(request, Payer::of(key), None, &mut level, &[], now);
+            let mut decision = self.decide(request, Payer::of(key), (None, None), &mut level, &[], now);
             client.set_bucket_state(level);
             let sequence = clients.next_sequence(key);
             decision.bucket = Some(BucketUsage { sequence, ..BucketUsage::new(&Exemption::BUCKET, level, now) });

@@ -53,6 +53,11 @@ impl Admission {
         (!costs.is_empty()).then_some(costs)
     }
 
+    /// Returns true if a request on `route` is expected to cost units, by its route or by what was learned.
+    pub fn is_costly(&self, route: RouteId, request: &RequestFacts<'_>) -> bool {
+        !self.rules[route].is_free() || self.learned_costs(route, request).is_some_and(|costs| !costs.is_empty())
+    }
+
     /// Returns the costs of a request about which nothing is known, in each quota that has too few units left to wait for the
     /// report of the origin; empty if none has.
     pub fn costs_if_nearly_spent(&self, route: RouteId, now: Timestamp) -> LearnedCosts {

@@ -83,6 +83,8 @@ pub enum HitDetail {
     Refused,
     /// The origin failed.
     Error,
+    /// Many clients request the page, and one of them pays for a new response at a time.
+    Crowd,
 }
 
 /// Reason for which a request was forwarded.
@@ -134,6 +136,7 @@ impl fmt::Display for CacheStatus {
                 match detail {
                     Some(HitDetail::Refused) => out.write_str("; detail=refused"),
                     Some(HitDetail::Error) => out.write_str("; detail=error"),
+                    Some(HitDetail::Crowd) => out.write_str("; detail=crowd"),
                     None => Ok(()),
                 }
             }

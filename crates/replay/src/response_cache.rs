@@ -12,9 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tidegate_access_log::CLIENT_CLOSED_REQUEST;
 use tidegate_config::Settings;
-use tidegate_http_cache::CacheResult;
 use tidegate_http_cache::invalidation::invalidates;
 use tidegate_http_cache::storage::{self, StorageRequest};
+use tidegate_http_cache::{CacheResult, RequestDirectives, Reuse};
+use tidegate_policy::cache::crowd::CrowdDetector;
 use tidegate_policy::cache::{CacheRules, RouteCacheRules, query_filter};
 use tidegate_policy::{Reason, RequestFacts, RouteId, Rules, Timestamp};
 
@@ -26,6 +27,7 @@ pub(super) struct ResponseCache {
     max_age: Option<Duration>,
     /// The gateway has responses on disk.
     is_persistent: bool,
+    crowds: CrowdDetector,
 }
 
 /// Part of the cache in a simulated request.
@@ -114,7 +116,8 @@ impl ResponseCache {
     pub(super) fn new(settings: &Settings, max_age: Option<Duration>) -> Option<Self> {
         let size = settings.cache?;
         let store = ResponseStore::new(size.memory.saturating_add(size.disk.unwrap_or_default()));
-        Some(Self { rules: Arc::clone(&settings.rules), store, max_age, is_persistent: size.disk.is_some() })
+        let (rules, is_persistent) = (Arc::clone(&settings.rules), size.disk.is_some());
+        Some(Self { rules, store, max_age, is_persistent, crowds: CrowdDetector::default() })
     }
 
     /// Returns the part of the cache in a request for `route` whose logged status is `status`.
@@ -131,7 +134,7 @@ impl ResponseCache {
         // Responses to HEAD and to ranges are not stored.
         let can_store = request.method == Method::GET && status != PARTIAL_CONTENT;
         match terms {
-            Some(terms) if terms.is_fresh(now) => CacheRole::Copy(page),
+            Some(terms) if terms.reuse(&self.wanted(page, rules, now), now) == Reuse::Fresh => CacheRole::Copy(page),
             _ if !can_store => CacheRole::Bypass,
             terms => {
                 let limit = rules.stale_when_refused;
@@ -139,6 +142,22 @@ impl ResponseCache {
                 CacheRole::Fetch { page, may_replace_refusal }
             }
         }
+    }
+
+    /// Records that a person in `network` sends a request that would cost units.
+    pub(super) fn record_person(&mut self, request: &ReplayRequest<'_>, route: RouteId, network: u64, now: Timestamp) {
+        let Some((rules, route)) = self.rules_of(route) else { return };
+        if !rules.crowd_max_age.is_zero() && matches!(*request.method, Method::GET | Method::HEAD) {
+            let page = key(request, rules, route);
+            self.crowds.record(page.number(), network, now);
+        }
+    }
+
+    /// Returns how stale a response a request for `page` may have.
+    fn wanted(&self, page: PageHash, rules: &CacheRules, now: Timestamp) -> RequestDirectives {
+        let is_crowded = !rules.crowd_max_age.is_zero() && self.crowds.is_crowded(page.number(), now);
+        let max_stale = if is_crowded { rules.crowd_max_age } else { Duration::ZERO };
+        RequestDirectives { max_stale, ..RequestDirectives::default() }
     }
 
     /// Records that a stored response was sent.
@@ -189,7 +208,7 @@ impl ResponseCache {
             received_at: now,
             status,
             default_lifetime: self.max_age.or(route.ttl),
-            useful_stale: rules.stale_when_refused.max(rules.stale_if_error),
+            useful_stale: rules.useful_stale(),
         };
         let is_too_large = body_bytes > rules.max_object;
         match storage::terms(&storage, &NO_FIELDS) {

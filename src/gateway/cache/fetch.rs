@@ -207,7 +207,7 @@ impl CacheFetch {
             received_at: now,
             status: status.as_u16(),
             default_lifetime: rules.route.ttl,
-            useful_stale: rules.rules.stale_when_refused.max(rules.rules.stale_if_error),
+            useful_stale: rules.rules.useful_stale(),
         };
         let terms = storage::terms(&request, &MessageFields(response))?;
         if self.sent.has_unkeyed {

@@ -135,6 +135,7 @@ pub(super) mod tests {
             ignored_parameters: Vec::new(),
             stale_when_refused: Duration::ZERO,
             stale_if_error: Duration::ZERO,
+            crowd_max_age: Duration::ZERO,
             reload: ReloadPolicy::None,
             unkeyed_headers,
         }

@@ -55,6 +55,7 @@ use tidegate_cache_disk::Groups;
 use tidegate_config::Settings;
 use tidegate_engine::clock::Clock;
 use tidegate_policy::Timestamp;
+use tidegate_policy::cache::crowd::CrowdDetector;
 use tidegate_policy::identity::ClientKey;
 use write_rate::WriteRate;
 
@@ -72,6 +73,7 @@ pub(super) struct ResponseCache {
     /// Groups of the URLs that were fetched since the start: writes to others invalidate nothing.
     fetched: Groups,
     write_rate: WriteRate,
+    crowds: Mutex<CrowdDetector>,
     /// Requests of the gateway itself.
     pub(super) fills: FillQueue,
     /// True while a thread compresses a stored response.
@@ -93,9 +95,21 @@ impl ResponseCache {
             invalidations: Invalidations::default(),
             fetched: Groups::default(),
             write_rate: WriteRate::new(),
+            crowds: Mutex::default(),
             fills: FillQueue::new(),
             is_making_form: AtomicBool::default(),
         }
+    }
+
+    /// Returns true if a crowd requests the URL at `now`. Records before that a person in the network `person` requests it, if
+    /// it costs units.
+    pub(super) fn is_crowded(&self, url: &UrlKey, person: Option<u64>, now: Timestamp) -> bool {
+        let page = url.key.number() as u64;
+        let mut crowds = self.crowds.lock();
+        if let Some(network) = person {
+            crowds.record(page, network, now);
+        }
+        crowds.is_crowded(page, now)
     }
 
     /// Calls `insert`, which stores a response of `url` and returns its key, unless a write or an administrator has removed

@@ -254,6 +254,7 @@ mod tests {
             invalidations: Invalidations::default(),
             fetched: Default::default(),
             write_rate: WriteRate::new(),
+            crowds: Default::default(),
             fills: FillQueue::new(),
             is_making_form: Default::default(),
         }

@@ -15,6 +15,8 @@ use tidegate_policy::{QuotaId, Timestamp, Units};
 pub(in crate::gateway) enum CopyReason {
     /// It may be used for the request.
     Reusable,
+    /// It is stale, and a crowd requests it.
+    Crowd,
     /// Another request fetched it while this one waited.
     Collapsed(ForwardReason),
     /// The gateway would have refused the request.

@@ -22,7 +22,7 @@ use tidegate_http_cache::validation::has_origin_condition;
 use tidegate_http_cache::{ForwardReason, RequestDirectives, Reuse};
 use tidegate_http1::{Fields, Name};
 use tidegate_policy::identity::ClientKey;
-use tidegate_policy::{Reason, Timestamp};
+use tidegate_policy::{ClientKind, Reason, Timestamp};
 
 /// Longest wait for the fetches of others, as a multiple of the time that one may take. Also that for a request of the gateway
 /// itself.
@@ -79,9 +79,17 @@ struct CacheLookup {
     stale_if_error: Duration,
     /// The connection to the origin names the client.
     names_clients: bool,
+    /// A crowd requests the URL.
+    is_crowded: bool,
 }
 
 impl CacheRole {
+    /// Returns the role of a copy that may be used at `now`.
+    fn reusable(copy: Arc<StoredResponse>, is_crowded: bool, now: Timestamp) -> Self {
+        let is_for_crowd = is_crowded && !copy.terms().is_fresh(now);
+        Self::Copy(copy, if is_for_crowd { CopyReason::Crowd } else { CopyReason::Reusable })
+    }
+
     /// Returns true if the response costs nothing.
     pub(in crate::gateway) fn is_free(&self) -> bool {
         matches!(self, Self::Copy(..) | Self::OnlyIfCached | Self::Overdue)
@@ -139,7 +147,7 @@ pub(in crate::gateway) async fn cache_role(known: &Known, now: &mut Timestamp) -
     }
     let wanted = RequestDirectives::read(&lines);
     let may_reload = cache_rules.reload.includes(classified.classification.kind);
-    let wanted = if may_reload { wanted } else { wanted.without_reload() };
+    let mut wanted = if may_reload { wanted } else { wanted.without_reload() };
     let site = Site::from_head(head, known.is_https());
     let credentials = RequestCredentials {
         has_cookies: has_cookies(&head.fields) && route.key_cookies.is_none(),
@@ -148,6 +156,10 @@ pub(in crate::gateway) async fn cache_role(known: &Known, now: &mut Timestamp) -
     let fields = &selecting_fields(known, fetch_rules);
     let (path, query) = (request.origin_path(), head.target.query());
     let url = UrlKey::for_request(&site, path, query, fields, fetch_rules);
+    let is_crowded = !cache_rules.crowd_max_age.is_zero() && is_crowded(known, &url, *now);
+    if is_crowded {
+        wanted.max_stale = wanted.max_stale.max(cache_rules.crowd_max_age);
+    }
     let patience = config.settings.response_timeout(classified.route);
     let mut found = match find(known.worker(), &url, fields, credentials, &[], *now) {
         Ok(found) => found,
@@ -162,16 +174,36 @@ pub(in crate::gateway) async fn cache_role(known: &Known, now: &mut Timestamp) -
         known.worker().shared().cache.store.record_use((*key, variants), copy, classified.key);
     }
     if let Some((_, copy)) = found.copy.take_if(|(_, copy)| copy.terms().reuse(&wanted, *now) == Reuse::Fresh) {
-        return CacheRole::Copy(copy, CopyReason::Reusable);
+        return CacheRole::reusable(copy, is_crowded, *now);
     }
     let can_store = head.method == Method::GET && !head.fields.all(Name::Range).any(may_be_range);
     let (client, stale_if_error) = (classified.key, cache_rules.stale_if_error);
     let names_clients = fetch_rules.names_clients;
-    let lookup = CacheLookup { url, credentials, wanted, can_store, client, patience, stale_if_error, names_clients };
+    let lookup = CacheLookup {
+        url,
+        credentials,
+        wanted,
+        can_store,
+        client,
+        patience,
+        stale_if_error,
+        names_clients,
+        is_crowded,
+    };
     // Boxed to keep the future of requests with a copy small.
     let role = Box::pin(fetch_or_wait(&known.connection, fields, lookup, found)).await;
     *now = known.worker().now();
     role
+}
+
+/// Returns true if a crowd requests the page. Requests of people that would cost units without a copy count.
+#[cold]
+fn is_crowded(known: &Known, url: &UrlKey, now: Timestamp) -> bool {
+    let classified = &known.classified;
+    let is_person = classified.classification.kind == ClientKind::Human && classified.exemption.is_none();
+    let is_counted = is_person && known.config.admission.is_costly(classified.route, &known.request.facts());
+    let network = is_counted.then(|| known.address_key().network());
+    known.worker().shared().cache.is_crowded(url, network, now)
 }
 
 /// Returns the part of the cache in a request without a fresh copy.
@@ -181,7 +213,17 @@ async fn fetch_or_wait(
     lookup: CacheLookup,
     mut found: Found,
 ) -> CacheRole {
-    let CacheLookup { url, credentials, wanted, can_store, client, patience, stale_if_error, names_clients } = lookup;
+    let CacheLookup {
+        url,
+        credentials,
+        wanted,
+        can_store,
+        client,
+        patience,
+        stale_if_error,
+        names_clients,
+        is_crowded,
+    } = lookup;
     let worker = &connection.worker;
     let cache = &worker.shared().cache;
     // A request that waits occupies as much memory as one that is forwarded.
@@ -191,7 +233,10 @@ async fn fetch_or_wait(
     loop {
         let reuse = found.reuse(&wanted, worker.now());
         if let Some((copy, Reuse::Fresh)) = reuse {
-            return CacheRole::Copy(copy, waited.map_or(CopyReason::Reusable, CopyReason::Collapsed));
+            return match waited {
+                None => CacheRole::reusable(copy, is_crowded, worker.now()),
+                Some(reason) => CacheRole::Copy(copy, CopyReason::Collapsed(reason)),
+            };
         }
         if wanted.only_if_cached {
             return CacheRole::OnlyIfCached;
@@ -203,7 +248,8 @@ async fn fetch_or_wait(
             return stale_use.map_or_else(bypass, |copy| CacheRole::Copy(copy, CopyReason::Reusable));
         }
         cache.record_fetch(&url);
-        let is_shared = found.is_shared() && !credentials.is_any();
+        // A crowd uses a response whose lifetime is over, too.
+        let is_shared = (found.is_shared() || (is_crowded && !found.is_pass)) && !credentials.is_any();
         let mut fetch =
             Box::new(CacheFetch::new(url.clone(), found.variants.clone(), found.copy.clone(), reason, &wanted));
         fetch.is_personal = credentials.is_any() && found.copy.is_none();
@@ -218,7 +264,7 @@ async fn fetch_or_wait(
                 let again = find_copy(worker, &url, fields, credentials).await;
                 if let Some((copy, Reuse::Fresh)) = again.reuse(&wanted, worker.now()) {
                     guard.end(FetchEnd::Stored);
-                    return CacheRole::Copy(copy, CopyReason::Reusable);
+                    return CacheRole::reusable(copy, is_crowded, worker.now());
                 }
                 fetch.guard = Some(guard);
                 return match stale_use {

@@ -3,14 +3,19 @@
 use super::format;
 use crate::scalars::Size;
 use crate::settings::Cache;
+use std::time::Duration;
 use tidegate_policy::cache::{CacheRules, RouteCacheRules};
 
 /// Describes the cache.
 pub(super) fn cache(cache: Option<Cache>, rules: Option<&CacheRules>) -> String {
     let (Some(cache), Some(rules)) = (cache, rules) else { return "off".to_owned() };
-    let span = |span: std::time::Duration| if span.is_zero() { "never".to_owned() } else { format::duration(span) };
+    let span = |span: Duration| if span.is_zero() { "never".to_owned() } else { format::duration(span) };
+    let crowd = match rules.crowd_max_age {
+        Duration::ZERO => String::new(),
+        span => format!(", for a crowd: {}", format::duration(span)),
+    };
     format!(
-        "{} of memory, {}, bodies up to {}; stale in place of a refusal: {}, of an error: {}",
+        "{} of memory, {}, bodies up to {}; stale in place of a refusal: {}, of an error: {}{crowd}",
         Size(cache.memory),
         cache.disk.map_or("no disk".to_owned(), |size| format!("{} of disk", Size(size))),
         Size(rules.max_object),

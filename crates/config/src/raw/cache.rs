@@ -46,6 +46,11 @@ section! {
         /// Time past its freshness for which a stored response is served if the origin fails, where its response did
         /// not say (stale-if-error). 0s: never.
         stale_if_error: Duration = DAY => Span, any;
+        /// Time past its freshness for which a stored response is served while a crowd requests the page: while at least a
+        /// fifth of people's costed requests in five minutes are for it, from eight networks or more. Neither one client nor
+        /// one network makes a crowd. Responses with no-cache, must-revalidate, proxy-revalidate or s-maxage are not served
+        /// stale, and `reload` holds. Default 0s: never.
+        crowd_max_age: Duration = Duration::ZERO => Span, at_most_an_hour;
         /// Clients whose `Cache-Control: no-cache`, `max-age` and `min-fresh` count: people, all or none. For others
         /// the stored response is served while it is fresh.
         reload: Reload = Reload::People => Reload, any;
@@ -109,6 +114,13 @@ stored_as_written!(Refresh, Reload);
 
 fn default_ignored() -> Vec<String> {
     ["utm_*", "gclid", "fbclid"].map(str::to_owned).into()
+}
+
+fn at_most_an_hour(written: &Span, _: Option<&Span>) -> Option<String> {
+    let is_long = written.0 > Duration::from_secs(3600);
+    is_long.then(|| {
+        format!("found {written}; write at most 1h, such as 60s: for so long all readers of a page see an old one")
+    })
 }
 
 fn ignorable_parameter(name: &str) -> Option<String> {

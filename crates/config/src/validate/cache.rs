@@ -38,6 +38,7 @@ pub(super) fn cache(raw: Option<&raw::Cache>, report: &mut Diagnostics) -> Optio
         ignored_parameters: patterns(&raw.ignore_query),
         stale_when_refused: raw.stale_when_refused,
         stale_if_error: raw.stale_if_error,
+        crowd_max_age: raw.crowd_max_age,
         reload: match raw.reload {
             raw::Reload::People => ReloadPolicy::People,
             raw::Reload::All => ReloadPolicy::All,

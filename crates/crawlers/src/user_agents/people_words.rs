@@ -16,8 +16,9 @@ struct PeopleWords {
     starts: Vec<String>,
     /// Words of platforms alone.
     platforms: AhoCorasick,
-    /// Words of apps alone.
+    /// Words of apps alone, that count anywhere, and at the start of a string.
     apps: AhoCorasick,
+    app_starts: Vec<String>,
     /// Starts of names of platforms, devices and browsers.
     names: Vec<String>,
 }
@@ -35,10 +36,13 @@ impl PeopleWords {
         let names = browsers
             .clone()
             .chain(&names)
+            // A word that ends with a space names a maker before its model, and other names may start with it.
+            .filter(|word| !word.ends_with(' '))
             .map(|word| word.trim_start_matches('^').trim_end_matches(['/', ' ']).to_owned())
             .collect();
         Self {
             starts: browsers.filter_map(at_start).collect(),
+            app_starts: apps.iter().filter_map(at_start).collect(),
             all: automaton(&[&platforms[..], &devices, &apps].concat()),
             platforms: automaton(&platforms),
             apps: automaton(&apps),
@@ -62,7 +66,8 @@ fn automaton(words: &[String]) -> AhoCorasick {
 
 /// Returns whether the user agent has a word of a device, a browser or an app of people.
 pub(super) fn names_people(agent: &[u8]) -> bool {
-    WORDS.all.is_match(agent) || WORDS.starts.iter().any(|word| starts_with(agent, word))
+    let mut starts = WORDS.starts.iter().chain(&WORDS.app_starts);
+    WORDS.all.is_match(agent) || starts.any(|word| starts_with(agent, word))
 }
 
 /// Returns whether the user agent names a platform of browsers or apps.
@@ -72,7 +77,7 @@ pub(super) fn names_platform(agent: &[u8]) -> bool {
 
 /// Returns whether an app of people sends this: a player, a reader or a mail program, which adds its version and its site.
 pub(super) fn names_app(agent: &[u8]) -> bool {
-    WORDS.apps.is_match(agent)
+    WORDS.apps.is_match(agent) || WORDS.app_starts.iter().any(|word| starts_with(agent, word))
 }
 
 /// Returns whether a name starts as that of a platform, a device or a browser: browsers send these after `compatible;`, and some

@@ -132,6 +132,16 @@ fn rare_browsers_are_never_bots() {
 }
 
 #[test]
+fn programs_whose_names_begin_as_those_of_phones_are_bots() {
+    let fixture = MatcherFixture::new();
+    for name in ["Birdseye", "Blueseek", "Cherrypick", "Flyscan", "O2search", "Orangeseek", "Symphonysearch", "Zenith"]
+    {
+        let agent = format!("Mozilla/5.0 (compatible; {name}/1.0)");
+        assert_eq!(fixture.claim(&agent), Claim::Bot { bot: None, operator: None }, "{agent}");
+    }
+}
+
+#[test]
 fn in_app_browsers_of_large_apps_are_people() {
     let fixture = MatcherFixture::new();
     for (app, name) in APPS {

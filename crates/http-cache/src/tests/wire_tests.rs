@@ -140,6 +140,7 @@ fn cache_status_has_the_form_of_the_rfc() {
         (CacheStatus::Hit { ttl: 376, detail: None }, "tidegate; hit; ttl=376"),
         (CacheStatus::Hit { ttl: -3600, detail: Some(HitDetail::Refused) }, "tidegate; hit; ttl=-3600; detail=refused"),
         (CacheStatus::Hit { ttl: -5, detail: Some(HitDetail::Error) }, "tidegate; hit; ttl=-5; detail=error"),
+        (CacheStatus::Hit { ttl: -5, detail: Some(HitDetail::Crowd) }, "tidegate; hit; ttl=-5; detail=crowd"),
         (
             CacheStatus::Forward { reason: ForwardReason::UriMiss, status: None, stored: Some(Ok(())) },
             "tidegate; fwd=uri-miss; stored",

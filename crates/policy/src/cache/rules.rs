@@ -17,10 +17,19 @@ pub struct CacheRules {
     pub stale_when_refused: Duration,
     /// Time after its lifetime for which a response is sent if the origin fails and its response did not say.
     pub stale_if_error: Duration,
+    /// Time after its lifetime for which a response is sent while a crowd requests it; zero for none.
+    pub crowd_max_age: Duration,
     /// Clients that may ask for a fresher response than the stored one.
     pub reload: ReloadPolicy,
     /// Names, in lower case, of request fields that are sent although they are no part of the key.
     pub unkeyed_headers: Vec<String>,
+}
+
+impl CacheRules {
+    /// Returns the time after its lifetime for which a response is useful.
+    pub fn useful_stale(&self) -> Duration {
+        self.stale_when_refused.max(self.stale_if_error).max(self.crowd_max_age)
+    }
 }
 
 /// Clients whose directives for a fresher response count.

@@ -2,9 +2,15 @@
 //!
 //! Refused requests count: demand is what would be used if there were enough units. An hour above twice its forecast
 //! and twice the hour before counts as twice that. A burst of one hour says little about the next day; a lasting one is
-//! accepted in its second hour.
+//! accepted in its second hour. What a single operator requests beyond its usual demand is apart ([`super::surge`]). A new day
+//! has the level that the last hours show.
 
-use super::week::{HOURS_PER_DAY, HOURS_PER_WEEK, HourProfile, WeekTime, WeeklyProfile};
+use super::surge::{OperatorDemands, OperatorProfile};
+use super::week::{
+    DEFAULT_DISPERSION, HOURS_PER_DAY, HOURS_PER_WEEK, HourProfile, WeekTime, WeeklyProfile, max_counted,
+};
+use crate::Timestamp;
+use crate::ids::OperatorId;
 use crate::tier::Share;
 use crate::units::Units;
 use std::f64::consts::FRAC_PI_2;
@@ -16,6 +22,8 @@ const SECONDS_PER_HOUR: f64 = 3600.0;
 const RECENT_DECAY: f64 = 0.93;
 /// Decay of the demand level per hour; halves in four hours.
 const LEVEL_DECAY: f64 = 0.85;
+/// Number of hours that show the level of a new day.
+const LEVEL_HOURS_OF_NEW_DAY: usize = 3;
 /// Minimum variance of the level between days: their standard deviation is at least a twentieth.
 const LEVEL_VARIANCE: f64 = 0.0025;
 /// Number of variances of random demand from which on a deviation of the level is significant.
@@ -26,10 +34,6 @@ const MIN_TYPICAL: f64 = 1.0;
 const LEVEL_PERSISTENCE: f64 = 0.99;
 /// Part of an hour's excess that persists into the next hour.
 const EXCESS_PERSISTENCE: f64 = 0.4;
-/// Ratio to the expected demand from which on an hour is an outlier.
-const OUTLIER_RATIO: f64 = 2.0;
-/// Dispersion before any observation: requests arrive in small groups, like humans who read several pages.
-const DEFAULT_DISPERSION: f64 = 4.0;
 /// Upper bound of the dispersion.
 const MAX_DISPERSION: f64 = 1e6;
 /// Minimum observed part of an hour that is recorded.
@@ -47,6 +51,7 @@ pub struct DemandModel {
     errors: ForecastErrors,
     cost_ratio: CostRatio,
     now: CurrentHour,
+    operators: OperatorDemands,
 }
 
 /// Recent hours, with exponential decay.
@@ -61,6 +66,8 @@ struct RecentHours {
     last: f64,
     /// Level relative to the typical demand.
     level: DemandLevel,
+    /// The last [`LEVEL_HOURS_OF_NEW_DAY`] hours.
+    last_levels: [DemandLevel; LEVEL_HOURS_OF_NEW_DAY],
 }
 
 /// Demand and typical demand of recent hours; decays faster than [`RecentHours`].
@@ -118,9 +125,15 @@ impl DemandForecast {
 }
 
 impl DemandModel {
-    /// Restores a model learned by a previous incarnation.
+    /// Restores a model learned by a previous incarnation that did not distinguish operators.
     pub fn from_hours(hours: [HourProfile; HOURS_PER_WEEK]) -> Self {
-        Self { week: WeeklyProfile::from_hours(hours), ..Self::default() }
+        Self::restored(hours, None)
+    }
+
+    /// Restores a model learned by a previous incarnation, with the profiles of operators if it distinguished them.
+    pub fn restored(hours: [HourProfile; HOURS_PER_WEEK], operators: Option<Vec<OperatorProfile>>) -> Self {
+        let operators = OperatorDemands::restored(operators);
+        Self { week: WeeklyProfile::from_hours(hours), operators, ..Self::default() }
     }
 
     /// Returns the typical demand per hour of week.
@@ -133,6 +146,26 @@ impl DemandModel {
         self.now.requested = self.now.requested.saturating_add(cost);
     }
 
+    /// Records that `operator` sent a request of expected cost `cost` among those of its class.
+    pub fn record_operator(&mut self, operator: OperatorId, cost: Units) {
+        self.operators.record_request(operator, cost, &self.week);
+    }
+
+    /// Returns the demand of single operators.
+    pub fn operators(&self) -> &OperatorDemands {
+        &self.operators
+    }
+
+    /// Detects surges of single operators until `now`. Returns true if the forecast has changed for a new or past surge.
+    pub fn update_surges(&mut self, week: WeekTime, now: Timestamp) -> bool {
+        self.operators.update(week, now)
+    }
+
+    /// Counts all current surges, because units are short. Returns true if the forecast has changed.
+    pub fn count_surges(&mut self) -> bool {
+        self.operators.count_surges()
+    }
+
     /// Records the expected and the actual cost of a request.
     pub fn record_cost(&mut self, expected: Units, actual: Units) {
         self.cost_ratio.expected += expected.as_f64();
@@ -142,21 +175,26 @@ impl DemandModel {
     /// Starts observation at this point of an hour; its earlier demand is unknown.
     pub fn start_hour_at(&mut self, time: WeekTime) {
         self.now = CurrentHour { requested: Units::ZERO, from: time.hour_fraction() };
+        self.operators.start_hour();
     }
 
     /// Finishes the observed hour, at `index` of the week.
     pub fn finish_hour(&mut self, index: usize) {
         let CurrentHour { requested, from } = std::mem::take(&mut self.now);
         let observed = 1.0 - from;
-        if observed < MIN_OBSERVED {
+        let is_observed = observed >= MIN_OBSERVED;
+        let excess = self.operators.finish_hour(index, is_observed.then_some(observed)) / observed;
+        if !is_observed {
             return;
         }
-        let demand = requested.as_f64() / observed;
+        let demand = (requested.as_f64() / observed - excess).max(0.0);
         let typical = self.week.typical().filter(|_| self.week.is_known(index)).map(|typical| typical[index]);
         // For an hour without history, the previous hour is the best forecast.
         let expected = typical.map_or(self.recent.last, |typical| typical * self.level());
-        let max_counted = OUTLIER_RATIO * expected.max(self.recent.last) + DEFAULT_DISPERSION;
-        let counted = if typical.is_some() { demand.min(max_counted) } else { demand };
+        let max_demand = max_counted(expected.max(self.recent.last));
+        let counted = if typical.is_some() { demand.min(max_demand) } else { demand };
+        // A surge that lasts for weeks becomes usual.
+        let learned = typical.map_or(counted, |typical| (counted + excess).min(max_counted(typical)).max(counted));
         let typical = typical.unwrap_or(demand);
         self.errors.record(expected, counted - expected);
         self.recent.record(typical, counted, demand, observed);
@@ -164,7 +202,10 @@ impl DemandModel {
             expected: self.cost_ratio.expected * RECENT_DECAY,
             actual: self.cost_ratio.actual * RECENT_DECAY,
         };
-        self.week.record(index, counted);
+        if (index + 1).is_multiple_of(HOURS_PER_DAY) {
+            self.recent.start_day();
+        }
+        self.week.record(index, learned);
     }
 
     /// Forecasts the demand of `span` from `now` on: the typical demand of each hour, scaled to the current level, plus
@@ -178,7 +219,7 @@ impl DemandModel {
             deviation *= LEVEL_PERSISTENCE;
             excess *= 1.0 - (1.0 - EXCESS_PERSISTENCE) * part;
         }
-        self.scaled_by_cost(units)
+        self.scaled_by_cost(units + self.operators.forecast(span))
     }
 
     /// Forecasts the demand of `span` from `now` on at the average rate of the recent hours.
@@ -232,7 +273,8 @@ impl DemandModel {
     /// Returns the demand of the last 60 minutes in excess of its forecast; negative if below.
     fn recent_excess(&self, now: WeekTime) -> f64 {
         let typical = self.week.typical().map_or(0.0, |typical| typical[now.hour()]);
-        let current = self.now.requested.as_f64() - typical * self.level() * self.observed_fraction(now);
+        let requested = self.now.requested.as_f64() - self.operators.excess();
+        let current = requested - typical * self.level() * self.observed_fraction(now);
         current + self.errors.last_error * (1.0 - now.hour_fraction())
     }
 
@@ -257,8 +299,19 @@ impl DemandModel {
 }
 
 impl RecentHours {
+    /// Keeps the level that the last hours show.
+    fn start_day(&mut self) {
+        let sum = |sum: DemandLevel, hour: &DemandLevel| DemandLevel {
+            requested: sum.requested + hour.requested,
+            typical: sum.typical + hour.typical,
+        };
+        self.level = self.last_levels.iter().fold(DemandLevel::default(), sum);
+    }
+
     fn record(&mut self, typical: f64, counted: f64, demand: f64, observed: f64) {
+        let hour = DemandLevel { requested: counted * observed, typical: typical * observed };
         *self = Self {
+            last_levels: [hour, self.last_levels[0], self.last_levels[1]],
             requested: self.requested * RECENT_DECAY + counted * observed,
             hours: self.hours * RECENT_DECAY + observed,
             busiest: counted.max(self.busiest * RECENT_DECAY),

@@ -2,7 +2,8 @@
 //!
 //! A class is either unpaced (humans: refused only when no units are left) or paced. The forecast demand of unpaced
 //! classes until the end of the window is earmarked; the rest is offered to the paced classes by weight. [`week`] and
-//! [`demand`] learn the demand of a class per hour of week, [`plan`] allocates the remaining units, a [`bucket`] meters
+//! [`demand`] learn the demand of a class per hour of week, [`surge`] finds single operators that request several times as
+//! much as usual, [`plan`] allocates the remaining units, a [`bucket`] meters
 //! a class, and a [`pacer`] keeps the plan of one quota. Plans grant no units: the quota limit holds regardless.
 
 pub mod bucket;
@@ -10,6 +11,7 @@ pub mod demand;
 pub mod pacer;
 pub mod plan;
 mod recent_admission;
+pub mod surge;
 pub mod week;
 
 #[cfg(test)]

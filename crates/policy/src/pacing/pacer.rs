@@ -2,7 +2,7 @@
 
 use super::bucket::{PacingAllowance, PacingBucket, PacingRate};
 use super::demand::{DemandForecast, DemandModel};
-use super::plan::{ClassAllocation, ClassDemand, PlanInput};
+use super::plan::{ClassAllocation, ClassDemand, Plan, PlanInput};
 use super::recent_admission::RecentAdmission;
 use super::week::{HOURS_PER_WEEK, WeekTime};
 use super::{Pacing, PacingMode, PacingRole};
@@ -82,6 +82,9 @@ const PLANS_PER_WINDOW: u32 = 1000;
 /// Last part of a window, in which surplus units are used, as a divisor. Before, forecasts of the rest are too uncertain, and
 /// what is refreshed would be stale again at its end.
 const SURPLUS_PART: u32 = 8;
+/// Admit share below which a class lacks units: a surge of one of its operators then counts at once. A slight lack may be an
+/// error of the forecast.
+const SHORT_SHARE: Share = Share::from_millionths(900_000);
 /// Maximum gap, in hours, over which hours without requests are recorded as observed.
 const MAX_GAP_HOURS: u64 = 24;
 
@@ -96,6 +99,8 @@ impl Pacer {
         let numbers: Vec<usize> = (0..pacing.roles.len()).map(&class_of).collect();
         self.start_new_classes(&numbers, totals.week);
         self.advance_hours(totals.week, now);
+        let updated = self.classes.iter_mut().map(|class| class.demand.update_surges(totals.week, now));
+        let has_changed = updated.fold(false, |any, has_changed| any | has_changed);
         let span = totals.span;
         let is_same_window = self.window_start.replace(span.start) == Some(span.start);
         let left = span.end.saturating_duration_since(now);
@@ -103,19 +108,65 @@ impl Pacer {
         let limit = scale_units(totals.limit, local_share);
         let roles: Vec<(usize, PacingRole)> = numbers.into_iter().zip(pacing.roles.iter().copied()).collect();
         let (week, forecast) = (totals.week, pacing.forecast);
+        let burst = pacing.burst_share.of_units(limit);
+        for class in &mut self.classes {
+            class.initial_share =
+                class.initial_share.filter(|_| is_same_window && !has_changed && class.uses_hourly_forecast(forecast));
+        }
+        let available = scale_units(totals.limit.saturating_sub(totals.taken), local_share);
+        let mut plan = self.plan_input(pacing, &roles, totals, (available, limit), now).plan();
+        if self.count_surges_of_short_classes(&roles, &plan) {
+            self.classes.iter_mut().for_each(|class| class.initial_share = None);
+            plan = self.plan_input(pacing, &roles, totals, (available, limit), now).plan();
+        }
+        let planned = self.planned_usage(&roles, forecast, totals, now);
+        self.planned = units(planned.units);
+        self.tier_slack =
+            pacing.burst_share.of_units(totals.limit).saturating_add(units(NOISE_DEVIATIONS * planned.variance.sqrt()));
+        let unused = self.planned.saturating_sub(totals.taken);
 
+        let paced = roles.iter().filter(|(_, role)| matches!(role, PacingRole::Paced(_)));
+        for ((number, _), allocation) in paced.zip(&plan.allocations) {
+            let class = self.class(*number);
+            if class.uses_hourly_forecast(forecast) {
+                class.initial_share.get_or_insert(allocation.share);
+            }
+            let rate = class.class_rate(forecast, week, left, allocation, burst);
+            // A new class starts with at most the planned units that are still unused.
+            let initial_rate = PacingRate { burst: rate.burst.min(unused), ..rate };
+            let mut bucket =
+                class.allowance.map_or_else(|| PacingBucket::full(&initial_rate, now), |allowance| allowance.bucket);
+            bucket.take(bucket.balance().saturating_sub(rate.burst));
+            class.allowance = Some(PacingAllowance { rate, bucket });
+        }
+        self.earmarked = plan.earmarked;
+        let at_start = self.surplus.at_start.filter(|_| is_same_window);
+        self.surplus = Surplus::new(at_start, totals, (plan.expected, plan.demanded), local_share, now);
+        let rest_of_hour = self.hour.map_or(HOUR, |hour| (hour.start + HOUR).saturating_duration_since(now));
+        let max_age = (span.length() / PLANS_PER_WINDOW).clamp(MIN_PLAN_AGE, MAX_PLAN_AGE);
+        self.next_plan_at = now + max_age.min(rest_of_hour).min(left.max(MIN_PLAN_AGE));
+    }
+
+    /// Returns the input of a plan for `available` units of `limit`.
+    fn plan_input(
+        &self,
+        pacing: &Pacing,
+        roles: &[(usize, PacingRole)],
+        totals: &QuotaTotals,
+        (available, limit): (Units, Units),
+        now: Timestamp,
+    ) -> PlanInput {
+        let (week, forecast, burst) = (totals.week, pacing.forecast, pacing.burst_share.of_units(limit));
+        let left = totals.span.end.saturating_duration_since(now);
         let mut input = PlanInput {
-            left: scale_units(totals.limit.saturating_sub(totals.taken), local_share),
+            left: available,
             limit,
             unpaced_demand: DemandForecast::default(),
             is_share_based: false,
-            burst: pacing.burst_share.of_units(limit),
             paced_classes: Vec::new(),
         };
         for (index, &(number, role)) in roles.iter().enumerate() {
-            let class = self.class(number);
-            class.initial_share =
-                class.initial_share.filter(|_| is_same_window && class.uses_hourly_forecast(forecast));
+            let class = &self.classes[number];
             let expected = class.expected_demand(forecast, week, left);
             match role {
                 PacingRole::Unpaced => {
@@ -130,8 +181,13 @@ impl Pacer {
                     input.is_share_based |= class.uses_hourly_forecast(forecast);
                     input.paced_classes.push(ClassDemand {
                         weight: f64::from(weight.get())
-                            * class.demand.remaining_fraction(week, now.saturating_duration_since(span.start), left),
+                            * class.demand.remaining_fraction(
+                                week,
+                                now.saturating_duration_since(totals.span.start),
+                                left,
+                            ),
                         units: expected.units,
+                        burst: class.burst(forecast, week, left, burst),
                         priority: pacing.priorities.get(index).copied().unwrap_or_default(),
                         initial_share: class.initial_share,
                     });
@@ -139,33 +195,14 @@ impl Pacer {
                 PacingRole::Excluded => {}
             }
         }
-        let plan = input.plan();
-        let planned = self.planned_usage(&roles, forecast, totals, now);
-        self.planned = units(planned.units);
-        self.tier_slack =
-            pacing.burst_share.of_units(totals.limit).saturating_add(units(NOISE_DEVIATIONS * planned.variance.sqrt()));
-        let unused = self.planned.saturating_sub(totals.taken);
+        input
+    }
 
+    /// Counts the surges of the classes that lack units in `plan`. Returns true if one did not count before.
+    fn count_surges_of_short_classes(&mut self, roles: &[(usize, PacingRole)], plan: &Plan) -> bool {
         let paced = roles.iter().filter(|(_, role)| matches!(role, PacingRole::Paced(_)));
-        for ((number, _), allocation) in paced.zip(&plan.allocations) {
-            let class = self.class(*number);
-            if class.uses_hourly_forecast(forecast) {
-                class.initial_share.get_or_insert(allocation.share);
-            }
-            let rate = class.class_rate(forecast, week, left, allocation, pacing.burst_share.of_units(limit));
-            // A new class starts with at most the planned units that are still unused.
-            let initial_rate = PacingRate { burst: rate.burst.min(unused), ..rate };
-            let mut bucket =
-                class.allowance.map_or_else(|| PacingBucket::full(&initial_rate, now), |allowance| allowance.bucket);
-            bucket.take(bucket.balance().saturating_sub(rate.burst));
-            class.allowance = Some(PacingAllowance { rate, bucket });
-        }
-        self.earmarked = plan.earmarked;
-        let at_start = self.surplus.at_start.filter(|_| is_same_window);
-        self.surplus = Surplus::new(at_start, totals, (plan.expected, plan.demanded), local_share, now);
-        let rest_of_hour = self.hour.map_or(HOUR, |hour| (hour.start + HOUR).saturating_duration_since(now));
-        let max_age = (span.length() / PLANS_PER_WINDOW).clamp(MIN_PLAN_AGE, MAX_PLAN_AGE);
-        self.next_plan_at = now + max_age.min(rest_of_hour).min(left.max(MIN_PLAN_AGE));
+        let short = paced.zip(&plan.allocations).filter(|(_, allocation)| allocation.share < SHORT_SHARE);
+        short.fold(false, |any, ((number, _), _)| any | self.classes[*number].demand.count_surges())
     }
 
     /// Returns the state of the class at index `number`; creates it if missing.
@@ -344,6 +381,18 @@ impl PacedClass {
         forecast == PacingMode::Learned && self.demand.week().has_daily_profile()
     }
 
+    /// Returns the burst of a class that lacks units: the less, the more requests compete for it.
+    fn burst(&self, forecast: PacingMode, week: WeekTime, left: Duration, burst: Units) -> f64 {
+        let level = match self.uses_hourly_forecast(forecast) {
+            true => {
+                self.demand.forecast_learned(week, left).units
+                    / (self.demand.typical(week, left).units * self.demand.cost_ratio()).max(1.0)
+            }
+            false => 1.0,
+        };
+        burst.as_f64() / level.max(1.0)
+    }
+
     /// Returns the rate for an allocation: by share if the hourly profile is known, otherwise evenly over time.
     fn class_rate(
         &self,
@@ -360,6 +409,7 @@ impl PacedClass {
         let next_hour_fraction = if total > 0.0 { in_next_hour / total } else { hours(next_hour) / hours(left) };
         let per_hour = allocation.units * next_hour_fraction / hours(next_hour) / self.demand.cost_ratio();
         let share = if self.uses_hourly_forecast(forecast) { allocation.share } else { Share::ALL };
+        let burst = if share == Share::ALL { burst } else { units(self.burst(forecast, week, left, burst)) };
         let long_run_share = if total > 0.0 { Share::from_ratio(allocation.units / total).min(share) } else { share };
         PacingRate { share, long_run_share, refill_per_hour: units(per_hour), burst }
     }

@@ -18,8 +18,6 @@ pub struct PlanInput {
     /// True to plan constant admit shares, not only rates; a small remainder is then left unused to keep the shares
     /// constant.
     pub is_share_based: bool,
-    /// Maximum deviation of a class from its allocation by weight, in units, for the sake of a constant admit share.
-    pub burst: Units,
     /// Forecast demand of each paced class.
     pub paced_classes: Vec<ClassDemand>,
 }
@@ -33,6 +31,8 @@ pub struct ClassDemand {
     pub priority: u8,
     /// Forecast demand until the end of the window, in units.
     pub units: f64,
+    /// Maximum deviation from the allocation by weight, in units, for the sake of a constant admit share.
+    pub burst: f64,
     /// Admit share at the start of the window, if known.
     pub initial_share: Option<Share>,
 }
@@ -113,7 +113,6 @@ impl PlanInput {
     /// deviates from its allocation by weight by more than the burst.
     fn keep_shares(&self, mut min_budget: f64, mut max_budget: f64) -> Vec<f64> {
         let (upper, lower) = (self.divide_by_weight(max_budget), self.divide_by_weight(min_budget));
-        let burst = self.burst.as_f64();
         let mut others: f64 = self.paced_classes.iter().map(|class| class.units).sum();
         let mut kept = vec![0.0; self.paced_classes.len()];
         for index in self.indexes_by_priority() {
@@ -124,7 +123,8 @@ impl PlanInput {
             let max_units = class.units.min(max_budget);
             // The other classes cannot use more than their demand.
             let min_units = (min_budget - others).clamp(0.0, max_units);
-            kept[index] = initial.max(lower[index] - burst).min(upper[index] + burst).clamp(min_units, max_units);
+            kept[index] =
+                initial.max(lower[index] - class.burst).min(upper[index] + class.burst).clamp(min_units, max_units);
             min_budget = (min_budget - kept[index]).max(0.0);
             max_budget = (max_budget - kept[index]).max(0.0);
         }

@@ -6,6 +6,7 @@ use super::week::{HOURS_PER_WEEK, HourProfile, WeekTime};
 use super::*;
 use crate::Timestamp;
 use crate::fixtures;
+use crate::ids::OperatorId;
 use crate::units::Units;
 use crate::window::Span;
 use proptest::prelude::*;
@@ -14,15 +15,17 @@ use std::time::Duration;
 const HUMANS: usize = 0;
 const SEARCH: usize = 1;
 const DAY: u64 = 86_400;
+/// Plans are made every ten seconds.
+const STEPS_PER_HOUR: u64 = 360;
 
 fn plan_input(left: u64, unpaced: f64, paced: &[(f64, f64)]) -> PlanInput {
-    let demand = |&(weight, units): &(f64, f64)| ClassDemand { weight, units, priority: 0, initial_share: None };
+    let demand =
+        |&(weight, units): &(f64, f64)| ClassDemand { weight, units, burst: 500.0, priority: 0, initial_share: None };
     PlanInput {
         left: Units::from_whole(left),
         limit: Units::from_whole(10_000),
         unpaced_demand: DemandForecast { units: unpaced, variance: unpaced },
         is_share_based: true,
-        burst: Units::from_whole(500),
         paced_classes: paced.iter().map(demand).collect(),
     }
 }
@@ -214,6 +217,7 @@ struct PacedSite {
     pacing: Pacing,
     pacer: Pacer,
     taken: u64,
+    limit: u64,
 }
 
 impl PacedSite {
@@ -221,7 +225,7 @@ impl PacedSite {
         let roles = vec![PacingRole::Unpaced, PacingRole::Paced(NonZeroU32::MIN)];
         let (burst, priorities) = (Share::from_millionths(50_000), Vec::new());
         let pacing = Pacing { forecast, burst_share: burst, roles, priorities, enforce: true };
-        Self { pacing, pacer: Pacer::default(), taken: 0 }
+        Self { pacing, pacer: Pacer::default(), taken: 0, limit: 1000 }
     }
 
     fn plan(&mut self, now: u64) {
@@ -229,7 +233,8 @@ impl PacedSite {
         let span = Span { start: Timestamp::from_seconds(day), end: Timestamp::from_seconds(day + DAY) };
         let taken = Units::from_whole(self.taken);
         let week = WeekTime(((now + 3 * DAY) % (7 * DAY)) as f64);
-        let totals = QuotaTotals { limit: Units::from_whole(1000), taken, expected_by_others: None, span, week };
+        let limit = Units::from_whole(self.limit);
+        let totals = QuotaTotals { limit, taken, expected_by_others: None, span, week };
         self.pacer.plan(&self.pacing, |index| index, &totals, Timestamp::from_seconds(now));
     }
 
@@ -242,6 +247,23 @@ impl PacedSite {
         }
         let admitted = self.share().of_units(Units::from_whole(search)).floor();
         self.taken = (self.taken + human + admitted).min(1000);
+    }
+
+    /// Simulates an hour in which an operator sends all requests of search engines, evenly. Returns the share that is admitted.
+    fn run_surging_hour(&mut self, now: u64, human: u64, search: u64) -> f64 {
+        self.taken = if now.is_multiple_of(DAY) { 0 } else { self.taken };
+        let mut admitted = 0.0;
+        for step in 0..STEPS_PER_HOUR {
+            self.plan(now + step * 3600 / STEPS_PER_HOUR);
+            let demand = &mut self.pacer.class(SEARCH).demand;
+            demand.record_request(Units::from_whole(search / STEPS_PER_HOUR));
+            demand.record_operator(OperatorId(3), Units::from_whole(search / STEPS_PER_HOUR));
+            self.pacer.class(HUMANS).demand.record_request(Units::from_whole(human / STEPS_PER_HOUR));
+            let units = self.share().ratio() * (search / STEPS_PER_HOUR) as f64;
+            admitted += units;
+            self.taken = (self.taken + human / STEPS_PER_HOUR + units.round() as u64).min(self.limit);
+        }
+        admitted / search as f64
     }
 
     fn share(&self) -> Share {
@@ -324,6 +346,147 @@ fn unusual_days_are_detected_and_noise_is_not() {
     assert!((900.0..=1500.0).contains(&weekend), "{weekend}: close to 18 hours of 80 units");
     let noisy = expected(&|hour| 19 + hour * 7 % 5);
     assert!((370.0..=400.0).contains(&noisy), "{noisy}");
+}
+
+/// Returns the lowest of `shares` divided by the highest.
+fn evenness(shares: &[f64]) -> f64 {
+    let (lowest, highest) =
+        (shares.iter().copied().fold(f64::MAX, f64::min), shares.iter().copied().fold(0.0, f64::max));
+    lowest / highest
+}
+
+#[test]
+fn surge_of_one_operator_is_spread_over_its_day_and_forgotten_on_the_next() {
+    let mut site = PacedSite { limit: 45_000, ..PacedSite::new(PacingMode::Learned) };
+    let mut run_day = |day: u64, search: u64| -> Vec<f64> {
+        (0..24).map(|hour| site.run_surging_hour(day * DAY + hour * 3600, 360, search)).collect()
+    };
+    let days = [3600, 3600, 3600, 36_000, 3600].iter().enumerate().map(|(day, search)| run_day(day as u64, *search));
+    let days: Vec<Vec<f64>> = days.collect();
+    let (usual, surge, next) = (&days[2], &days[3], &days[4]);
+    assert!(evenness(usual) > 0.9, "{usual:?}");
+    assert!(evenness(&surge[..23]) > 0.7 && surge[0] < 0.2 * usual[0], "{surge:?}");
+    assert!(evenness(&next[..23]) > 0.8 && next[0] > 0.9 * usual[0], "{next:?}");
+}
+
+#[test]
+fn surge_counts_after_ten_minutes_where_units_suffice() {
+    let mut site = PacedSite { limit: 1_000_000, ..PacedSite::new(PacingMode::Learned) };
+    (0..72).for_each(|hour| _ = site.run_surging_hour(hour * 3600, 360, 3600));
+    site.limit = 200_000;
+    site.taken = 0;
+    let mut counts_from = None;
+    for step in 0..200 {
+        let now = 72 * 3600 + step * 10;
+        site.pacer.class(SEARCH).demand.record_request(Units::from_whole(270));
+        site.pacer.class(SEARCH).demand.record_operator(OperatorId(3), Units::from_whole(270));
+        site.plan(now);
+        if site.share() < Share::ALL {
+            counts_from.get_or_insert(step * 10);
+        }
+    }
+    let counts_from = counts_from.expect("a lasting surge counts");
+    assert!((540..700).contains(&counts_from), "from second {counts_from} on");
+}
+
+/// Returns a class of which `operator` has requested 60 units in each of 48 hours, evenly, and then `rate` times as much
+/// for `minutes`.
+fn surging_demand(operator: OperatorId, rate: u64, minutes: u64) -> (DemandModel, WeekTime) {
+    let mut demand = DemandModel::default();
+    let request = |demand: &mut DemandModel, minute: u64, units: u64| {
+        demand.record_request(Units::from_whole(units));
+        demand.record_operator(operator, Units::from_whole(units));
+        let now = WeekTime((minute * 60) as f64);
+        demand.update_surges(now, Timestamp::from_seconds(minute * 60));
+        now
+    };
+    let mut now = WeekTime(0.0);
+    for minute in 1..=48 * 60 {
+        now = request(&mut demand, minute, 1);
+        if minute % 60 == 0 {
+            demand.finish_hour(minute as usize / 60 - 1);
+        }
+    }
+    for minute in 1..=minutes {
+        now = request(&mut demand, 48 * 60 + minute, rate);
+    }
+    (demand, now)
+}
+
+#[test]
+fn surge_is_believed_within_minutes_and_ends_with_it() {
+    let next_hours = |rate, minutes| {
+        let (mut demand, now) = surging_demand(OperatorId(0), rate, minutes);
+        demand.count_surges();
+        demand.forecast_learned(now, Duration::from_secs(10 * 3600)).units
+    };
+    let usual = next_hours(1, 30);
+    assert!((590.0..610.0).contains(&usual), "{usual}");
+    let early = next_hours(20, 3);
+    assert!((7_000.0..16_000.0).contains(&early), "{early}: 20 units a minute for ten hours");
+    let (demand, now) = surging_demand(OperatorId(0), 20, 3);
+    let uncounted = demand.forecast_learned(now, Duration::from_secs(10 * 3600)).units;
+    assert!((600.0..700.0).contains(&uncounted), "{uncounted}: units are not short");
+    let lasting = next_hours(20, 30);
+    assert!((11_000.0..13_000.0).contains(&lasting), "{lasting}");
+    assert!(next_hours(2, 30) < 1000.0, "twice as much is no surge");
+    let (mut demand, _) = surging_demand(OperatorId(0), 20, 30);
+    for minute in 48 * 60 + 31..48 * 60 + 45 {
+        demand.record_operator(OperatorId(0), Units::from_whole(1));
+        demand.update_surges(WeekTime((minute * 60) as f64), Timestamp::from_seconds(minute * 60));
+    }
+    assert!(demand.operators().forecast(Duration::from_secs(3600)) < 1e-9, "the surge is over");
+}
+
+#[test]
+fn surge_teaches_at_most_twice_the_usual_demand() {
+    let (mut demand, _) = surging_demand(OperatorId(0), 20, 60);
+    let before = demand.week().typical().expect("known")[47];
+    demand.finish_hour(48);
+    let learned = demand.week().hours()[48].units;
+    assert!(learned > before && learned < 2.1 * before, "{learned} after {before}");
+    let (_, week) = demand.operators().profiles().next().expect("one operator");
+    assert!(week[48].units < 2.1 * before, "{:?}", week[48]);
+}
+
+#[test]
+fn operators_are_bounded_and_unknown_after_an_older_version() {
+    let mut demand = DemandModel::default();
+    (0..100).for_each(|operator| demand.record_operator(OperatorId(operator), Units::from_whole(1)));
+    assert_eq!(demand.operators().profiles().count(), surge::MAX_OPERATORS);
+    let hours = [HourProfile { units: 60.0, weeks: 2.0 }; HOURS_PER_WEEK];
+    let excess_of_new_operator = |mut demand: DemandModel| {
+        for minute in 0..30 {
+            demand.record_operator(OperatorId(0), Units::from_whole(20));
+            demand.update_surges(WeekTime((minute * 60) as f64), Timestamp::from_seconds(minute * 60));
+        }
+        demand.operators().excess()
+    };
+    assert!(excess_of_new_operator(DemandModel::from_hours(hours)) < 1e-9, "it may have sent the usual demand");
+    assert!(excess_of_new_operator(DemandModel::restored(hours, Some(Vec::new()))) > 400.0);
+}
+
+#[test]
+fn level_of_a_new_day_is_that_of_its_last_hours() {
+    let level_of_new_day = |evening: u64| {
+        let mut demand = DemandModel::default();
+        for hour in 0..96 {
+            let units = if (72..93).contains(&hour) {
+                300
+            } else if hour >= 93 {
+                evening
+            } else {
+                100
+            };
+            demand.record_request(Units::from_whole(units));
+            demand.finish_hour(hour as usize);
+        }
+        let now = WeekTime(96.0 * 3600.0);
+        demand.forecast_learned(now, Duration::from_secs(DAY)).units
+            / demand.typical(now, Duration::from_secs(DAY)).units
+    };
+    assert!((0.8..1.1).contains(&level_of_new_day(100)), "{}", level_of_new_day(100));
+    assert!(level_of_new_day(300) > 1.5, "{}", level_of_new_day(300));
 }
 
 #[test]
@@ -441,11 +604,11 @@ fn forecasts_of_a_known_history_keep_their_values() {
     actual.push(forecasts(&model, 22.4));
     let expected: [[f64; 11]; 6] = [
         [228.571, 914.286, 228.571, 228.571, 914.286, 0.0, 0.0, 45.714, 1097.143, 0.667, 0.8],
-        [310.975, 310.975, 334.719, 413.62, 413.62, 421.172, 421.172, 57.343, 1776.467, 0.804, 0.703],
-        [342.011, 342.011, 360.343, 428.829, 428.829, 421.142, 421.142, 65.112, 1914.567, 0.784, 0.702],
-        [511.086, 511.086, 432.379, 432.379, 432.379, 452.393, 452.393, 155.113, 1959.464, 0.794, 0.702],
-        [698.787, 2795.146, 529.168, 529.168, 2116.674, 709.573, 2838.294, 158.127, 2536.604, 0.566, 1.0],
-        [298.662, 373.018, 338.881, 523.748, 654.142, 406.672, 507.918, 132.518, 1929.952, 0.481, 0.702],
+        [310.959, 310.959, 334.719, 413.62, 413.62, 421.172, 421.172, 57.344, 1776.343, 0.804, 0.703],
+        [355.433, 355.433, 360.284, 427.955, 427.955, 421.142, 421.142, 67.069, 1992.187, 0.784, 0.702],
+        [511.492, 511.492, 432.377, 432.377, 432.377, 452.393, 452.393, 155.158, 1962.007, 0.794, 0.702],
+        [698.797, 2795.188, 529.183, 529.183, 2116.733, 709.584, 2838.336, 158.13, 2536.729, 0.566, 1.0],
+        [311.236, 392.757, 338.934, 524.545, 661.937, 406.678, 513.197, 138.083, 2007.139, 0.481, 0.702],
     ];
     assert_eq!(actual, expected);
 }
@@ -476,9 +639,9 @@ fn plans_of_a_known_history_keep_their_values() {
     }
     let expected: [[u64; 7]; 4] = [
         [1_000_000, 652_535, 25_752, 50_000, 104_166, 312_325, 107_983],
-        [0, 0, 0, 50_000, 854_166, 130_743, 156_516],
-        [94_757, 94_757, 3_884, 50_000, 563_846, 390_983, 150_655],
-        [22_262, 22_262, 959, 50_000, 669_832, 304_223, 154_562],
+        [0, 0, 0, 45_487, 854_166, 130_743, 156_516],
+        [94_748, 94_748, 3_883, 47_594, 563_843, 390_983, 150_661],
+        [17_599, 17_599, 758, 45_688, 669_545, 304_223, 154_573],
     ];
     assert_eq!(actual, expected);
 }
@@ -671,6 +834,46 @@ fn usage_is_ahead_beyond_plan_and_burst() {
 }
 
 proptest! {
+    /// Nobody is refused by a share while the forecast demand of all classes fits what is left, whatever the shares were before.
+    #[test]
+    fn demand_that_fits_is_admitted(
+        unpaced in 0.0..3000.0f64, spare in 0u64..5000,
+        paced in prop::collection::vec((1.0..1000.0f64, 0.0..2000.0f64, 0u8..3, prop::option::of(0u32..=1_000_000)), 1..4),
+    ) {
+        let demand = unpaced + paced.iter().map(|class| class.1).sum::<f64>();
+        let left = demand as u64 + 101 + spare;
+        let mut input = plan_input(left, unpaced, &paced.iter().map(|class| (class.0, class.1)).collect::<Vec<_>>());
+        for (class, (.., priority, share)) in input.paced_classes.iter_mut().zip(&paced) {
+            (class.priority, class.initial_share) = (*priority, share.map(Share::from_millionths));
+        }
+        prop_assert!(input.plan().allocations.iter().all(|part| part.share == Share::ALL), "{input:?}");
+    }
+
+    /// Requests of an operator that come in a group lower no share where the usual demand fits what is left: they are no surge
+    /// that lasts.
+    #[test]
+    fn a_group_of_requests_refuses_nobody_where_units_suffice(
+        human in 1u64..40, search in 1u64..40, group in 1u64..2000, second in 0u64..(20 * 3600), spread in 1u64..60,
+    ) {
+        let mut site = PacedSite { limit: 100 * (human + search) + 4 * group + 400, ..PacedSite::new(PacingMode::Learned) };
+        for hour in 0..48 {
+            site.run_hour(hour * 3600, human, search);
+            site.pacer.class(SEARCH).demand.record_operator(OperatorId(3), Units::from_whole(search));
+        }
+        site.taken = 0;
+        let start = 2 * DAY + second;
+        for now in (2 * DAY..start).step_by(300).chain((start..start + 1800).step_by(10)) {
+            let is_group = (start..start + spread).contains(&now);
+            let units = if is_group { group / spread.div_ceil(10) } else { 0 };
+            let demand = &mut site.pacer.class(SEARCH).demand;
+            demand.record_request(Units::from_whole(units));
+            demand.record_operator(OperatorId(3), Units::from_whole(units));
+            site.taken += units;
+            site.plan(now);
+            prop_assert_eq!(site.share(), Share::ALL, "second {} of the group", now.saturating_sub(start));
+        }
+    }
+
     #[test]
     fn plan_fits_the_remaining_units_and_is_monotonic(
         left in 0u64..10_000, more in 0u64..5000, unpaced in 0.0..8000.0f64,

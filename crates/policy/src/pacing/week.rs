@@ -13,6 +13,11 @@ const MAX_WEEKS: f64 = 4.0;
 /// Minimum number of known hours of the day to forecast the next day.
 pub const MIN_KNOWN_HOURS: usize = 20;
 
+/// Ratio to the expected demand from which on an hour is an outlier.
+pub(super) const OUTLIER_RATIO: f64 = 2.0;
+/// Dispersion before any observation: requests arrive in small groups, like humans who read several pages.
+pub(super) const DEFAULT_DISPERSION: f64 = 4.0;
+
 /// Time of the week, in seconds since Monday 00:00 in the quota's time zone.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WeekTime(pub f64);
@@ -159,6 +164,11 @@ impl WeeklyProfile {
         }
         Some(typical)
     }
+}
+
+/// Returns the maximum demand that an hour counts as, if `expected` was expected: one unusual hour teaches little.
+pub(super) fn max_counted(expected: f64) -> f64 {
+    OUTLIER_RATIO * expected + DEFAULT_DISPERSION
 }
 
 fn known_mean(hour: &HourProfile) -> Option<f64> {

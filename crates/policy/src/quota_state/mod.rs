@@ -266,8 +266,15 @@ impl QuotaState {
         self.pacer().is_some_and(|pacer| pacer.may_refresh(after, span, self.latest_time))
     }
 
-    /// Stores the effects of a decision: the tier state of the class, and the demand and payment in the plan.
-    pub fn record_decision(&mut self, class: StableClassId, snapshot: &QuotaSnapshot<'_>, verdict: &Verdict) {
+    /// Stores the effects of a decision: the tier state of the class, and the demand and payment in the plan. `operator` is set
+    /// for a verified crawler.
+    pub fn record_decision(
+        &mut self,
+        class: StableClassId,
+        operator: Option<OperatorId>,
+        snapshot: &QuotaSnapshot<'_>,
+        verdict: &Verdict,
+    ) {
         self.class_mut(class).shedding = snapshot.shedding;
         self.adopt_plan();
         let (Some(planned), Some(pacer)) = (&snapshot.plan, &mut self.pacer) else { return };
@@ -278,6 +285,9 @@ impl QuotaState {
             Verdict::Admit { .. } | Verdict::Refuse(Refusal { reason: Reason::Pacing | Reason::Quota, .. })
         ) {
             paced.demand.record_request(snapshot.cost);
+            if let Some(operator) = operator {
+                paced.demand.record_operator(operator, snapshot.cost);
+            }
             let is_admitted = matches!(verdict, Verdict::Admit { shadow, .. } if *shadow != Some(Reason::Pacing));
             paced.recent.record(snapshot.cost, is_admitted, self.latest_time);
         }

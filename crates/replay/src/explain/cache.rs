@@ -123,6 +123,13 @@ fn hypothetical(input: &ExplainInput<'_>, section: &CacheRules, route: &RouteCac
             "a stale one, up to {stale} past its freshness, is sent in place of a refusal by the steps that follow"
         ));
     }
+    if !section.crowd_max_age.is_zero() {
+        let stale = format_duration(section.crowd_max_age.as_secs());
+        evidence.push(format!(
+            "while a fifth of people's costed requests in five minutes are for this page, from eight networks or more, one up to \
+             {stale} past its freshness answers"
+        ));
+    }
     let message = "a fresh stored response, if there is one, answers at no cost, and the quotas are not asked";
     Step::new(Stage::Cache, StepResult::Unknown, message).with_evidence(evidence)
 }

@@ -107,6 +107,19 @@ fn copies_are_fresh_for_the_lifetime_of_the_origin_else_of_the_route() {
 }
 
 #[test]
+fn crowd_is_answered_from_copies_and_one_network_is_none() {
+    let crowded = format!("cache: {{ crowd_max_age: 60s }}\n{QUOTA}\n{ROUTES}");
+    let hits_of = |yaml: &str, networks: u64| {
+        let text: String = (0..200)
+            .map(|second| log(&[get(second, 1)]).replace("192.0.2.1", &format!("203.0.{}.1", second % networks)))
+            .collect();
+        replay(yaml, &text, None).cache.expect("a cache").hits
+    };
+    assert!((170..185).contains(&hits_of(&crowded, 200)), "{}", hits_of(&crowded, 200));
+    assert_eq!([hits_of(&cached(), 200), hits_of(&crowded, 1)], [0, 0]);
+}
+
+#[test]
 fn the_key_is_that_of_the_gateway() {
     let mut text = String::new();
     for (second, target) in ["/page?a=1&utm_source=x", "/page?a=1", "/PAGE/../page?a=1&gclid=2"].iter().enumerate() {

@@ -7,8 +7,9 @@ use crate::request::ReplayRequest;
 use crate::response_cache::{CacheRole, LoggedUse, OriginResponse};
 use smallvec::SmallVec;
 use tidegate_access_log::read::NativeFields;
+use tidegate_engine::Classified;
 use tidegate_http_cache::CacheResult;
-use tidegate_policy::{QuotaId, RouteId, Timestamp, Units};
+use tidegate_policy::{ClientKind, QuotaId, Timestamp, Units};
 
 impl Simulator {
     /// Returns the part of the cache in a request.
@@ -16,7 +17,7 @@ impl Simulator {
         &mut self,
         line: &LogLine<'_>,
         request: &ReplayRequest<'_>,
-        route: RouteId,
+        classified: &Classified,
         now: Timestamp,
     ) -> CacheRole {
         if let Some(native) = line.native.as_deref() {
@@ -27,7 +28,12 @@ impl Simulator {
                 return logged_role(native);
             }
         }
-        self.response_cache.as_ref().map_or(CacheRole::Unused, |cache| cache.role(request, route, line.status, now))
+        let Some(cache) = &mut self.response_cache else { return CacheRole::Unused };
+        let is_person = classified.classification.kind == ClientKind::Human && classified.exemption.is_none();
+        if is_person && self.admission.is_costly(classified.route, &request.facts(self.rules.path_policy)) {
+            cache.record_person(request, classified.route, self.rules.trust.key(request.client).network(), now);
+        }
+        cache.role(request, classified.route, line.status, now)
     }
 
     /// Returns the units that a stored response saves: the cost that the request would have had, less what it has.

@@ -74,7 +74,7 @@ impl Simulator {
         if let Some(class) = filled.and_then(|native| self.rules.class_id(&native.class)) {
             classified.classification.class = class;
         }
-        let role = self.cache_role(line, request, classified.route, at);
+        let role = self.cache_role(line, request, &classified, at);
         let learned = self.logged_learned_costs(native, classified.route);
         observer.before_decision(&PendingRequest {
             position: next.position,

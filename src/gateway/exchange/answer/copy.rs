@@ -39,7 +39,8 @@ pub(in crate::gateway) fn respond_from_copy(
     reason: CopyReason,
 ) -> Response<ResponseBody> {
     // A reusable copy was found just before the decision.
-    let now = if reason == CopyReason::Reusable { journal.origin.decided_at } else { journal.worker().now() };
+    let is_reusable = matches!(reason, CopyReason::Reusable | CopyReason::Crowd);
+    let now = if is_reusable { journal.origin.decided_at } else { journal.worker().now() };
     let is_stale = !copy.terms().is_fresh(now) && reason != CopyReason::Validated;
     journal.cache.result = Some(match reason {
         CopyReason::Validated => CacheResult::Revalidated,
@@ -74,6 +75,7 @@ pub(in crate::gateway) fn copy_status(copy: &StoredResponse, reason: CopyReason,
     let ttl = copy.terms().ttl_seconds(now);
     match reason {
         CopyReason::Reusable => CacheStatus::Hit { ttl, detail: None },
+        CopyReason::Crowd => CacheStatus::Hit { ttl, detail: Some(HitDetail::Crowd) },
         CopyReason::Collapsed(reason) => CacheStatus::Collapsed { reason },
         CopyReason::Refused => CacheStatus::Hit { ttl, detail: Some(HitDetail::Refused) },
         CopyReason::Error => CacheStatus::Hit { ttl, detail: Some(HitDetail::Error) },

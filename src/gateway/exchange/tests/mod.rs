@@ -2,6 +2,7 @@
 
 mod bodies;
 mod copies;
+mod crowds;
 mod delegate;
 mod documents;
 mod fetches;
