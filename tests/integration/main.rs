@@ -74,6 +74,7 @@ mod origin_timeouts;
 mod origins;
 mod pacing_live;
 mod pacing_simulation;
+mod packages;
 mod paths;
 mod plan;
 mod prometheus;
