@@ -31,6 +31,7 @@ mod crawler_verification;
 mod demo;
 mod deploy;
 mod docs;
+mod earlier_state;
 mod edge_acme;
 mod edge_proxy_protocol;
 mod edge_scanners;
