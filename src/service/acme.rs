@@ -13,7 +13,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use tidegate_acme::{AcmeClient, AcmeOrder, ChallengeKind, OrderError, Publish, RenewalSchedule};
+use tidegate_acme::{
+    AcmeClient, AcmeOrder, ChallengeKind, DnsHook, HookTurn, IssuedCertificate, OrderError, Publish, RenewalSchedule,
+};
 use tidegate_config::Settings;
 use tidegate_config::settings::{Acme, CertificateSource};
 use tidegate_engine::files;
@@ -63,6 +65,8 @@ struct OrderProgress {
     validity: Option<(u64, u64)>,
     /// Error of the last attempt, if it failed.
     error: Option<String>,
+    /// DNS records of the last attempt that could not be removed, if it succeeded.
+    left_over: Option<String>,
     /// True while a certificate is due and the other gateways cannot be asked.
     is_cut_off: bool,
     /// Number of failed attempts since the start.
@@ -72,7 +76,7 @@ struct OrderProgress {
 impl AcmeCertificates {
     /// Reads the present certificates and the authorities of the servers, or returns all errors.
     pub(super) fn read(settings: &Settings, seed: u64) -> Result<Self, Vec<String>> {
-        let (mut read, mut errors) = (Self::default(), Vec::new());
+        let (mut read, mut errors, turn) = (Self::default(), Vec::new(), HookTurn::default());
         match Sharing::new(settings) {
             Ok(sharing) => read.sharing = sharing,
             Err(error) => errors.push(error),
@@ -84,9 +88,9 @@ impl AcmeCertificates {
             if read.certificates.iter().any(|certificate| certificate.file == file) {
                 continue;
             }
-            match client(acme, settings) {
+            match client(acme, settings).and_then(|client| Ok((client, hook(acme, settings, &turn)?))) {
                 Err(error) => errors.push(error),
-                Ok(client) => {
+                Ok((client, hook)) => {
                     let kinds = match has_plain_listener {
                         true => vec![ChallengeKind::Http01, ChallengeKind::TlsAlpn01],
                         false => vec![ChallengeKind::TlsAlpn01],
@@ -102,6 +106,7 @@ impl AcmeCertificates {
                         jitter,
                         validity: present.as_ref().map(validity),
                         error: None,
+                        left_over: None,
                         is_cut_off: false,
                         failures: 0,
                     };
@@ -112,6 +117,7 @@ impl AcmeCertificates {
                         account_file: account_file(acme, &settings.state_dir),
                         client,
                         challenges: Arc::clone(&read.challenges),
+                        hook,
                     };
                     let location = settings.location_of(&acme.path);
                     let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -144,14 +150,17 @@ impl AcmeCertificates {
     pub(super) fn warnings(&self, now: Timestamp) -> Vec<String> {
         let warning = |certificate: &AcmeCertificate| {
             let progress = certificate.progress.lock();
-            let (error, domain) = (progress.error.as_deref()?, certificate.domain());
+            let (location, domain) = (&certificate.location, certificate.domain());
+            let Some(error) = progress.error.as_deref() else {
+                let left_over = progress.left_over.as_deref()?;
+                return Some(format!("{location}.hook: {left_over}; remove it by hand"));
+            };
             let effect = match progress.validity {
                 Some((_, expires_at)) if expires_at > now.seconds() => "keeping the previous certificate",
                 Some(_) => "the previous certificate has expired",
                 None => "its handshakes are refused",
             };
             let wait = progress.schedule.due().saturating_duration_since(now).as_secs();
-            let location = &certificate.location;
             Some(format!("{location}: no new certificate for {domain}: {error}; {effect}; next attempt in {wait} s"))
         };
         self.certificates.iter().filter_map(warning).collect()
@@ -176,12 +185,18 @@ impl AcmeCertificate {
                 }
             })
         };
-        let (pem, kind) = self.order.run(&kinds, now, publish).await?;
+        let IssuedCertificate { pem, kind, left_over } = self.order.run(&kinds, now, publish).await?;
         let parsed = Certificate::parse(pem.as_bytes(), pem.as_bytes(), None);
         let certificate = parsed.map_err(|error| OrderError::local(format_args!("unusable certificate: {error:?}")))?;
         self.write(&pem, &certificate)?;
+        if let Some(left_over) = &left_over {
+            warn!("Certificate for {}: {left_over}; remove it by hand", self.domain());
+        }
+        let mut progress = self.progress.lock();
         // The one that works is the first next time.
-        self.progress.lock().kinds.sort_by_key(|&other| other != kind);
+        progress.kinds.sort_by_key(|&other| Some(other) != kind);
+        progress.left_over = left_over;
+        drop(progress);
         Ok(pem)
     }
 
@@ -290,11 +305,19 @@ fn client(acme: &Acme, settings: &Settings) -> Result<AcmeClient, String> {
     Ok(AcmeClient::new(servers))
 }
 
+/// Returns the command that sets DNS records, if there is one.
+fn hook(acme: &Acme, settings: &Settings, turn: &HookTurn) -> Result<Option<DnsHook>, String> {
+    let Some(hook) = &acme.hook else { return Ok(None) };
+    let found = DnsHook::find(&hook.program, &hook.arguments, turn);
+    found.map(Some).map_err(|error| format!("{}: {error}", settings.location_of(&acme.path.hook())))
+}
+
 /// Returns the file of the certificate. Other domains, and the same ones from another server, have another file.
 fn certificate_file(acme: &Acme, state_dir: &Path) -> PathBuf {
     let mut domains = acme.domains.clone();
     domains.sort();
-    let name: String = acme.domains.first().map_or("", String::as_str).chars().take(MAX_NAME).collect();
+    let name: String =
+        acme.domains.first().map_or("", String::as_str).replace('*', "_").chars().take(MAX_NAME).collect();
     let hash = short_hash(&format!("{}\n{}", acme.directory, domains.join("\n")));
     state_dir.join("acme").join(format!("{name}-{hash}.pem"))
 }

@@ -52,7 +52,7 @@ pub fn uncovered_host_warnings(settings: &Settings, files: &TlsFiles) -> Vec<Str
     let tls = || settings.listen.iter().filter_map(|listener| listener.tls.as_ref());
     let is_ordered = |host: &str| {
         tls().any(|tls| match &tls.certificates {
-            CertificateSource::Acme(acme) => acme.domains.iter().any(|domain| domain == host),
+            CertificateSource::Acme(acme) => acme.covers(host),
             CertificateSource::Files(_) => false,
         })
     };

@@ -41,6 +41,24 @@ fn image_is_built_by_the_rules_and_runs_without_rights() {
     assert!(lines[0].starts_with("gcr.io/distroless/cc-debian"), "{}", lines[0]);
     assert!(lines.contains(&"USER 65532:65532"), "{image}");
     assert!(!image.contains("\nRUN "), "the image has no shell");
+
+    let of_program = read("Containerfile.binary");
+    assert_silent(InstalledClients::locate().linter("hadolint").arg(deploy("Containerfile.binary")));
+    let (_, end) = image.split_once("\nWORKDIR ").expect("the directory of the gateway");
+    assert!(of_program.ends_with(end), "both images run alike");
+}
+
+/// Without a base image: the tests run where no registry can be reached.
+#[test]
+fn image_serves_the_demo_and_the_two_lines_of_the_readme() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let archive = dir.path().join("image.tar");
+    for (script, program) in [("package-image", Some(env!("CARGO_BIN_EXE_tidegate"))), ("test-image", None)] {
+        let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts").join(script));
+        let output = command.args(program).arg(&archive).output().expect("the script starts");
+        let text = [output.stdout, output.stderr].concat();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&text));
+    }
 }
 
 #[test]
@@ -154,7 +172,7 @@ fn scripts_of_the_debian_package_are_valid() {
         assert!(text.contains("\nset -e\n") && text.contains("\n#DEBHELPER#\n"), "{script}");
         assert_silent(Command::new("sh").args(["-n", &script]));
     }
-    for script in ["scripts/package-deb", "scripts/test-deb"] {
+    for script in ["scripts/package-deb", "scripts/test-deb", ".ci/release"] {
         assert_silent(Command::new("bash").args(["-n", script]));
     }
     // The unit of the package is made of this one.

@@ -9,6 +9,7 @@ use crate::support::program::Program;
 use crate::support::tls::Certificates;
 use std::fs;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 use tempfile::TempDir;
@@ -297,6 +298,9 @@ fn dir_with_files() -> TempDir {
         let copy = dir.path().join(format!("tls/{authority}.pem"));
         fs::copy(certificates.path("ca.pem"), copy).expect("directory is writable");
     }
+    let program = dir.path().join("dns-record");
+    fs::write(&program, "#!/bin/sh\n").expect("file is writable");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("own file");
     dir
 }
 

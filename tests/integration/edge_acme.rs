@@ -4,6 +4,7 @@ use crate::support::acme_server::{AcmeServer, LIFETIME_DAYS};
 use crate::support::client::Client;
 use crate::support::gateway::TestGateway;
 use crate::support::origin::Origin;
+use crate::support::program::run_with_env;
 use crate::support::redis::RedisServer;
 use crate::support::tls::{Certificates, try_connect};
 use crate::support::wait::{wait_for, wait_until};
@@ -14,6 +15,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use tempfile::TempDir;
 use tidegate_engine::clock::Clock;
 
 const SITE: &str = "example.com";
@@ -277,6 +279,171 @@ fn handshake_for_a_challenge_that_is_not_pending_is_refused() {
     let refused = handshake(&["acme-tls/1"]).expect_err("no challenge is pending");
     assert!(refused.contains("NoApplicationProtocol"), "{refused}");
     assert_eq!(handshake(&["acme-tls/1", "http/1.1"]), Ok(()), "a client of the site is served");
+}
+
+/// A gateway whose certificate for a wildcard is ordered by DNS records, which a script writes.
+struct WildcardSite {
+    server: AcmeServer,
+    gateway: TestGateway,
+    /// Directory with the script, and in `records` a file for each name.
+    directory: TempDir,
+    _origin: Origin,
+}
+
+/// Appends or removes one line of a file, and notes the call.
+const WORKING_HOOK: &str = r#"
+echo "$2 $3 $4" >>"$1/calls"
+file=$1/records/$3
+case $2 in
+set) echo "$4" >>"$file" ;;
+remove)
+    grep -Fvx -e "$4" "$file" >"$file.rest"
+    mv "$file.rest" "$file"
+    [ -s "$file" ] || rm "$file"
+    ;;
+esac"#;
+
+impl WildcardSite {
+    /// Starts a gateway with the script `hook`, and the server.
+    fn new(hook: &str) -> Self {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        fs::create_dir(directory.path().join("records")).expect("directory can be created");
+        write_hook(&directory, hook);
+        let (mut server, origin) = (AcmeServer::stopped(&[]), Origin::plain());
+        server.names().serve_texts_of(&directory.path().join("records"));
+        server.start(CLOSED_PORT, CLOSED_PORT, &[]);
+        let path = directory.path().display();
+        let hook = format!("acme: {{ hook: [sh, {path}/hook, {path}],");
+        let acme = server.yaml(&["'*.example.com'", SITE]).replace("acme: {", &hook);
+        let gateway = start_gateway_with(&acme, &origin, REDIRECT, "", "");
+        Self { server, gateway, directory, _origin: origin }
+    }
+
+    fn wait_for_certificate(&self, previous: Option<&[u8]>) -> Vec<u8> {
+        let roots = self.server.roots();
+        wait_for("a certificate", || {
+            let found = certificate(&self.gateway, &roots).filter(|found| Some(&found[..]) != previous);
+            if found.is_none() {
+                self.gateway.clock.advance(BACKOFF);
+            }
+            found
+        })
+    }
+
+    /// Waits until the last attempt failed. Returns what the gateway says of it.
+    fn wait_for_failure(&self) -> String {
+        wait_for("a failure", || {
+            let notes = self.gateway.state()["notes"].to_string();
+            notes.contains("no new certificate for *.example.com: ").then_some(notes)
+        })
+    }
+
+    fn calls(&self) -> Vec<(String, String)> {
+        let calls = fs::read_to_string(self.directory.path().join("calls")).expect("the hook was called");
+        let call = |line: &str| {
+            let (call, value) = line.rsplit_once(' ').expect("an action, a name and a value");
+            (call.to_owned(), value.to_owned())
+        };
+        calls.lines().map(call).collect()
+    }
+
+    fn has_records(&self) -> bool {
+        fs::read_dir(self.directory.path().join("records")).expect("a directory").next().is_some()
+    }
+}
+
+fn write_hook(directory: &TempDir, text: &str) {
+    let (new, file) = (directory.path().join("new"), directory.path().join("hook"));
+    fs::write(&new, text).and_then(|()| fs::rename(new, file)).expect("file can be written");
+}
+
+#[test]
+fn wildcard_is_ordered_and_renewed_by_dns_records_that_are_removed() {
+    let site = WildcardSite::new(WORKING_HOOK);
+    let first = site.wait_for_certificate(None);
+    let roots = site.server.roots();
+    for (host, is_served) in [(SITE, true), ("any.example.com", true), ("a.b.example.com", false)] {
+        let stream = TcpStream::connect(tls_address(&site.gateway)).expect("gateway listens");
+        assert_eq!(try_connect(stream, host, &client_config(&roots)).is_ok(), is_served, "{host}");
+    }
+    assert!(!site.has_records(), "all are removed");
+    let calls = site.calls();
+    let [names, values] = [0, 1].map(|part| {
+        calls.iter().map(|(call, value)| if part == 0 { call.clone() } else { value.clone() }).collect::<Vec<_>>()
+    });
+    let (set, remove) = ("set _acme-challenge.example.com", "remove _acme-challenge.example.com");
+    assert_eq!(names, [set, set, remove, remove], "two domains have one name");
+    assert_eq!(values[..2], values[2..]);
+    assert_ne!(values[0], values[1]);
+    let notes = site.gateway.state()["notes"].to_string();
+    assert!(!notes.contains("acme") && !notes.contains("no certificate"), "{notes}");
+
+    site.gateway.clock.advance(DAY * 65);
+    site.wait_for_certificate(Some(&first));
+    assert!(site.calls().len() > 4 && !site.has_records());
+}
+
+#[test]
+fn hook_that_fails_is_named_with_what_it_printed_and_called_again() {
+    let floods = "head -c 5000000 /dev/zero | tr '\\0' x";
+    for (hook, expected) in [
+        (
+            "echo 'no such zone' >&2; exit 3",
+            "exit status: 3; run it by hand as the user of the gateway; it printed: no such zone",
+        ),
+        (floods, "ended because it has printed more than 1048576 bytes; it printed: xxx"),
+        ("kill -9 $$", "signal: 9 (SIGKILL); run it by hand"),
+        // The server says what is missing.
+        ("exit 0", "the command must end after all name servers have the record"),
+    ] {
+        let site = WildcardSite::new(hook);
+        let notes = site.wait_for_failure();
+        assert!(notes.contains(expected) && notes.contains("its handshakes are refused; next attempt in "), "{notes}");
+        write_hook(&site.directory, WORKING_HOOK);
+        wait_until("the next attempt", || {
+            site.gateway.clock.advance(BACKOFF * 10);
+            certificate(&site.gateway, &site.server.roots()).is_some()
+        });
+    }
+}
+
+#[test]
+fn record_that_cannot_be_removed_is_named_and_prevents_no_certificate() {
+    let hook = format!("[ $2 != remove ] || {{ echo read-only; exit 1; }}\n{WORKING_HOOK}");
+    let site = WildcardSite::new(&hook);
+    site.wait_for_certificate(None);
+    let notes = site.gateway.state()["notes"].to_string();
+    assert!(notes.contains("listen[1].tls.acme.hook: TXT _acme-challenge.example.com "), "{notes}");
+    assert!(notes.contains("it printed: read-only") && notes.contains("; remove it by hand"), "{notes}");
+}
+
+#[test]
+fn check_names_a_hook_that_cannot_be_run() {
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let file = directory.path().join("tidegate.yaml");
+    let check = |hook: &str| {
+        let acme = format!("acme: {{ domains: ['*.example.com'], hook: {hook} }}");
+        let listen = format!("listen: {{ address: '127.0.0.1:0', tls: {{ {acme} }} }}");
+        fs::write(&file, format!("origin: http://127.0.0.1:1\n{listen}\n")).expect("file can be written");
+        run_with_env(&["check", &file.display().to_string()], b"", &[])
+    };
+    for (hook, expected) in [
+        ("[./none, a]", "none: No such file or directory (os error 2); write the path of a program, or a name in PATH"),
+        ("./tidegate.yaml", "tidegate.yaml is not executable; run chmod +x "),
+        ("sh -c", "found no program sh -c in PATH; write its path, and arguments as further items of the list"),
+    ] {
+        let outcome = check(hook);
+        assert_eq!(outcome.code, 2, "{}", outcome.errors);
+        let (location, error) = outcome.errors.split_once("listen.tls.acme.hook: ").expect("the key");
+        assert!(location.contains("tidegate.yaml:2:") && error.contains(expected), "{}", outcome.errors);
+    }
+    let outcome = check("sh");
+    assert_eq!((outcome.code, outcome.errors.as_str()), (0, ""));
+    assert!(
+        outcome
+            .output
+            .contains("*.example.com from https://acme-v02.api.letsencrypt.org/directory by DNS records of sh")
+    );
 }
 
 /// Two gateways of one site, with one Redis server, behind a load balancer that the ACME server asks.

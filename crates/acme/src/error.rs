@@ -45,6 +45,13 @@ impl OrderError {
         Self { stage: FailedStage::Validation, ..Self::refused(reason) }
     }
 
+    /// Adds a sentence to the reason. Each of the two has at least half of the space.
+    pub(super) fn with_further(self, text: &str) -> Self {
+        let further = bounded_to(text, MAX_REASON / 2);
+        let reason = bounded_to(&self.reason, MAX_REASON - further.len() - "; ".len());
+        Self { reason: format!("{reason}; {further}"), ..self }
+    }
+
     /// Creates the error of a request to the server.
     pub(super) fn of_request(error: &Error) -> Self {
         match error {
@@ -101,10 +108,14 @@ pub(super) fn is_unknown_account(error: &Error) -> bool {
     problem.r#type.as_deref() == Some("urn:ietf:params:acme:error:accountDoesNotExist")
 }
 
-/// Returns the first part of a text, on one line and without control characters.
 fn bounded(text: &str) -> String {
+    bounded_to(text, MAX_REASON)
+}
+
+/// Returns the first part of a text, of at most `length` bytes, on one line and without control characters.
+fn bounded_to(text: &str, length: usize) -> String {
     let mut bounded: String = text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect();
-    let end = (0..=MAX_REASON.min(bounded.len())).rev().find(|&end| bounded.is_char_boundary(end));
+    let end = (0..=length.min(bounded.len())).rev().find(|&end| bounded.is_char_boundary(end));
     bounded.truncate(end.unwrap_or(0));
     bounded
 }
@@ -126,5 +137,15 @@ mod tests {
         assert_eq!(OrderError::refused("a\r\nb").reason, "a  b");
         assert_eq!(OrderError::refused(&"\u{e4}".repeat(MAX_REASON)).reason.len(), MAX_REASON);
         assert_eq!(OrderError::refused(&format!("a{}", "\u{e4}".repeat(MAX_REASON))).reason.len(), MAX_REASON - 1);
+    }
+
+    #[test]
+    fn further_sentence_displaces_the_end_of_a_long_reason() {
+        let long = "x".repeat(2 * MAX_REASON);
+        assert_eq!(OrderError::refused("a").with_further("b").reason, "a; b");
+        let reason = OrderError::refused(&long).with_further("the remedy").reason;
+        assert!(reason.len() == MAX_REASON && reason.ends_with("x; the remedy"), "{reason}");
+        let reason = OrderError::refused("the reason").with_further(&long).reason;
+        assert!(reason.len() < MAX_REASON && reason.starts_with("the reason; x"), "{reason}");
     }
 }

@@ -108,7 +108,7 @@ keys! {
     asn asn_database at autothrottle backoff block bucket burst ca cache capacity case certificate certificate_secret
     certificates check class classes client_ca client_certificates clients concurrency contains cookie cost cost_json
     country country_database counts crawl_delay delay delay_per_slot directory disk dns domains endpoint enforce
-    error_pages exhausted expires file fill first_use fixed forward_auth header headers health honeypot host hosts html
+    error_pages exhausted expires file fill first_use fixed forward_auth header headers health honeypot hook host hosts html
     interval jitter json keep key kind ledger left_over limit limits listen log max max_clients max_concurrency
     max_connections_per_address max_delay max_keys max_object max_partitions max_size memory merge_crawl_delay
     metrics_by_key min min_delay mode name notify ocsp operator operators origin origins pacing partition_by path

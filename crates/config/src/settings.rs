@@ -175,8 +175,10 @@ pub enum CertificateSource {
 /// Certificate from an ACME server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acme {
-    /// DNS names of the certificate, in lower case; at least one, and no wildcard.
+    /// DNS names of the certificate, in lower case; at least one. Wildcards have a `hook`.
     pub domains: Vec<String>,
+    /// Command that sets DNS records; `None` if the server asks the gateway.
+    pub hook: Option<Hook>,
     /// URL at which the server reaches the operator.
     pub contact: Option<String>,
     /// URL of the directory of the server.
@@ -185,6 +187,25 @@ pub struct Acme {
     pub authority: Option<PathBuf>,
     /// Path of the keys.
     pub path: SettingPath,
+}
+
+impl Acme {
+    /// Returns true if the certificate has the name `host`, in lower case, which may be a wildcard.
+    pub fn covers(&self, host: &str) -> bool {
+        self.domains.iter().any(|domain| match domain.strip_prefix('*') {
+            Some(parent) if domain != host => host.find('.').is_some_and(|dot| host[dot..] == *parent),
+            _ => domain == host,
+        })
+    }
+}
+
+/// Command that is run with further arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hook {
+    /// Path of the program, or its name in `PATH`.
+    pub program: PathBuf,
+    /// Its first arguments.
+    pub arguments: Vec<String>,
 }
 
 /// Files of a certificate.

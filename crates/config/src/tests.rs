@@ -2671,7 +2671,17 @@ fn acme_has_defaults_and_refuses_what_cannot_be_ordered() {
         ("acme: {}", "tls.acme.domains: no domain; name those of the site"),
         (
             "acme: { domains: ['*.example.com'] }",
-            "domains[0]: *.example.com is a wildcard, which needs a DNS-01 challenge",
+            "domains[0]: *.example.com is a wildcard, which is validated by a DNS record (DNS-01); write the command that",
+        ),
+        ("acme: { domains: [a.example], hook: [] }", "acme.hook: no program; write the program and its arguments"),
+        ("acme: { domains: [a.example], hook: '' }", "acme.hook: found \"\", needs a program; write the program"),
+        (
+            "acme: { domains: [a.example], hook: [./set, \"a\\0b\"] }",
+            "acme.hook: found \"a\\0b\", which no program can be sent; write",
+        ),
+        (
+            "acme: { domains: [a.example, '*.example'], hook: set }",
+            "domains[0]: a.example is one of *.example; remove one of them: ACME servers refuse both",
         ),
         ("acme: { domains: [192.0.2.1] }", "domains[0]: 192.0.2.1 is an address, for which no certificate is ordered"),
         ("acme: { domains: ['::1'] }", "::1 is an address"),
@@ -2693,6 +2703,33 @@ fn acme_has_defaults_and_refuses_what_cannot_be_ordered() {
 }
 
 #[test]
+fn acme_hook_is_a_program_beside_the_file_or_in_path_and_allows_wildcards() {
+    let hook_of = |hook: &str| {
+        let acme = format!("acme: {{ domains: ['*.Example.com', example.com, a.b.example.com], hook: {hook} }}");
+        let text = with_origin(&format!("listen: {{ address: '127.0.0.1:1', tls: {{ {acme} }} }}"));
+        let settings = load(std::path::Path::new("/etc/tidegate/tidegate.yaml"), &text, &[], &[], &[]);
+        let settings = settings.unwrap_or_else(|errors| panic!("{errors}"));
+        let tls = settings.listen[0].tls.clone().expect("TLS");
+        let settings::CertificateSource::Acme(acme) = tls.certificates else { panic!("a certificate by ACME") };
+        assert_eq!(acme.domains, ["*.example.com", "example.com", "a.b.example.com"]);
+        let covered = ["x.example.com", "*.example.com", "example.com", "a.b.example.com", "b.b.example.com", "com"];
+        assert_eq!(covered.map(|host| acme.covers(host)), [true, true, true, true, false, false]);
+        acme.hook.expect("a hook")
+    };
+    for (written, program, arguments) in [
+        ("dns-record", "dns-record", &[][..]),
+        ("[./dns-record, a b]", "/etc/tidegate/./dns-record", &["a b"]),
+        ("[/opt/dns-record, '$A', '']", "/opt/dns-record", &["$A", ""]),
+    ] {
+        let hook = hook_of(written);
+        assert_eq!(
+            (hook.program.to_str(), &hook.arguments[..]),
+            (Some(program), &arguments.iter().map(ToString::to_string).collect::<Vec<_>>()[..])
+        );
+    }
+}
+
+#[test]
 fn acme_warns_of_foreign_domains() {
     let acme = "listen: { address: '127.0.0.1:1', tls: { acme: { domains: [a.example, b.example] } } }";
     let text = with_origin(&format!("hosts: [a.example]\n{acme}"));
@@ -2700,6 +2737,13 @@ fn acme_warns_of_foreign_domains() {
     let warnings = settings.unwrap_or_else(|errors| panic!("{errors}")).warnings.join("\n");
     assert!(warnings.contains("tls.acme.domains: b.example is not one of hosts: its requests get 421"), "{warnings}");
     assert!(!warnings.contains("a.example is not"), "{warnings}");
+
+    let domains = "['*.a.example', '*.b.example', '*.c.example']";
+    let acme = format!("listen: {{ address: '127.0.0.1:1', tls: {{ acme: {{ domains: {domains}, hook: set }} }} }}");
+    let text = with_origin(&format!("hosts: ['*.a.example', x.b.example]\n{acme}"));
+    let settings = load(std::path::Path::new("tidegate.yaml"), &text, &[], &[], &[]);
+    let warnings = settings.unwrap_or_else(|errors| panic!("{errors}")).warnings.join("\n");
+    assert!(warnings.contains("*.c.example is not one of hosts") && warnings.lines().count() == 1, "{warnings}");
 }
 
 #[test]

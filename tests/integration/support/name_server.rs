@@ -3,12 +3,14 @@
 #![allow(dead_code, missing_docs, unreachable_pub, reason = "each test uses a part")]
 
 use hickory_resolver::proto::op::{Message, OpCode, ResponseCode};
-use hickory_resolver::proto::rr::rdata::{PTR, SOA};
+use hickory_resolver::proto::rr::rdata::{PTR, SOA, TXT};
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Reply to a query.
@@ -36,6 +38,8 @@ pub struct NameServer {
     address: SocketAddr,
     replies: Arc<Mutex<HashMap<(String, RecordType), Reply>>>,
     queries: Arc<Mutex<Vec<(String, RecordType)>>>,
+    /// Directory with a file for each name with texts, one a line.
+    texts: Arc<Mutex<Option<PathBuf>>>,
 }
 
 impl NameServer {
@@ -43,7 +47,7 @@ impl NameServer {
     pub fn start() -> Self {
         let (udp, tcp) = bind_sockets();
         let address = udp.local_addr().expect("socket is bound");
-        let server = Self { address, replies: Arc::default(), queries: Arc::default() };
+        let server = Self { address, replies: Arc::default(), queries: Arc::default(), texts: Arc::default() };
         // The threads end with the process. Tests are short, and no other process has the port.
         let udp_server = server.clone();
         std::thread::spawn(move || udp_server.serve_udp(&udp));
@@ -80,6 +84,19 @@ impl NameServer {
             let reply = if records.is_empty() { Reply::NothingOfThatType } else { Reply::Records(records, 3600) };
             self.set_reply(&format!("{name}."), kind, reply);
         }
+    }
+
+    /// Reads the texts of names from files of `directory`, at each query.
+    pub fn serve_texts_of(&self, directory: &Path) {
+        *self.texts.lock() = Some(directory.to_owned());
+    }
+
+    /// Returns the texts of a name, if it has any.
+    fn texts(&self, name: &str) -> Option<Reply> {
+        let file = self.texts.lock().as_ref()?.join(name.trim_end_matches('.'));
+        let lines = fs::read_to_string(file).ok()?;
+        let texts = lines.lines().map(|text| RData::TXT(TXT::new(vec![text.to_owned()])));
+        Some(Reply::Records(texts.collect(), 0))
     }
 
     /// Returns the number of PTR queries for `address`.
@@ -128,7 +145,9 @@ impl NameServer {
         let query = question.queries.first()?.clone();
         let (name, kind) = (query.name().to_ascii().to_ascii_lowercase(), query.query_type());
         self.queries.lock().push((name.clone(), kind));
-        let reply = self.replies.lock().get(&(name, kind)).cloned().unwrap_or(Reply::NoSuchName(1800));
+        let texts = if kind == RecordType::TXT { self.texts(&name) } else { None };
+        let reply = texts.or_else(|| self.replies.lock().get(&(name, kind)).cloned());
+        let reply = reply.unwrap_or(Reply::NoSuchName(1800));
         let mut response = Message::response(question.metadata.id, OpCode::Query);
         response.metadata.recursion_available = true;
         response.add_query(query.clone());

@@ -41,8 +41,9 @@ fn tls(tls: &Tls) -> String {
             let names: Vec<String> = files.iter().map(|files| files.certificate.display().to_string()).collect();
             format!("TLS with {}", names.join(" and "))
         }
-        CertificateSource::Acme(Acme { domains, directory, .. }) => {
-            format!("TLS with a certificate for {} from {directory}", domains.join(" and "))
+        CertificateSource::Acme(Acme { domains, directory, hook, .. }) => {
+            let hook = hook.as_ref().map(|hook| format!(" by DNS records of {}", hook.program.display()));
+            format!("TLS with a certificate for {} from {directory}{}", domains.join(" and "), hook.unwrap_or_default())
         }
     };
     match client_authority {

@@ -3,7 +3,7 @@
 use crate::authority::{self, socket_address};
 use crate::scalars::{FilePath, HttpsRedirect, Socket, Span};
 use crate::section::{any, positive, section, stored_as_written, text};
-use crate::serde_forms::string_or_map;
+use crate::serde_forms::{OneOrMany, string_or_map};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::borrow::Cow;
@@ -79,11 +79,17 @@ section! {
 section! {
     /// Certificate from an ACME server. To use it is to agree to the terms of service of that server.
     pub(crate) struct AcmeKeys {
-        /// Names of the certificate, 1 to 100, without wildcards. Each must lead to this gateway: the server asks it
-        /// for a token at port 80, or for a handshake at port 443. Required.
+        /// Names of the certificate, 1 to 100. Each must lead to this gateway: the server asks it for a token at port 80,
+        /// or for a handshake at port 443. With hook, none is asked, and wildcards such as `*.example.com` are possible,
+        /// which stand for one label. Required.
         domains: Vec<String>;
         /// URL at which the server may tell its operator of problems, such as `mailto:ops@example.com`. Default none.
         contact: Option<String> = None => String, text(mailto_url);
+        /// Command that sets and removes DNS records (DNS-01): the program, and its arguments. It is called with `set NAME
+        /// VALUE` or `remove NAME VALUE` appended, without a shell, as the user of the gateway. Its path starts at the
+        /// directory of this file; a name without a slash is searched in PATH. Default none: the server asks the
+        /// gateway.
+        hook: Vec<String> = Vec::new() => OneOrMany<String>, any;
         /// URL of the directory of the server. The default is that of Let's Encrypt.
         directory: String = LETS_ENCRYPT.to_owned() => String, text(https_url);
         /// PEM file with the authorities that sign the certificate of the server itself, or with exactly that

@@ -21,7 +21,8 @@ use tidegate_policy::key_usage::{ChangedEntry, KeyEntry, KeyUsage, Place, TABLES
 use tidegate_policy::window::Span;
 use tidegate_policy::{Timestamp, Units};
 
-/// First bytes of the file: its kind and version.
+/// First bytes of the file: its kind, and its version in the last one. Version 1 counts one window, so its records are of one table;
+/// it and version 2 do not state for how many records the file has room.
 const MAGIC: &[u8; 8] = b"keys\0\0\0\x03";
 
 /// Kind and version, number of records that the file has room for, and checksum, each of 8 bytes.
@@ -243,21 +244,24 @@ fn read(path: &Path) -> Result<Content> {
     }
     let mut reader = BufReader::new(File::open(path)?).take((HEADER_LEN + MAX_RECORDS * RECORD_LEN) as u64);
     let mut start = [0; HEADER_LEN];
-    reader.read_exact(&mut start)?;
-    if !start.starts_with(MAGIC) {
-        return Err(Error::other("not a file of this version"));
-    }
-    let room = room(&start);
-    let stated = room.unwrap_or_default().saturating_mul(RECORD_LEN as u64).saturating_add(HEADER_LEN as u64);
-    let mut content = Content {
-        records: Vec::new(),
-        damaged: usize::from(room.is_none()),
-        missing: stated.saturating_sub(metadata.len()),
+    let (magic, rest) = start.split_at_mut(MAGIC.len());
+    reader.read_exact(magic)?;
+    let (damaged, missing, tables) = match &*magic {
+        current if current == MAGIC => {
+            reader.read_exact(rest)?;
+            let room = room(&start);
+            let stated = room.unwrap_or_default().saturating_mul(RECORD_LEN as u64).saturating_add(HEADER_LEN as u64);
+            (usize::from(room.is_none()), stated.saturating_sub(metadata.len()), TABLES)
+        }
+        b"keys\0\0\0\x02" => (0, 0, TABLES),
+        b"keys\0\0\0\x01" => (0, 0, 1),
+        _ => return Err(Error::other("not a file of this version or an earlier one")),
     };
+    let mut content = Content { records: Vec::new(), damaged, missing };
     // Entries of a table are written without gaps.
     let mut gaps = [0; TABLES];
     let mut bytes = [0; RECORD_LEN];
-    for index in 0.. {
+    for index in (0..).step_by(TABLES / tables) {
         let place = place(index);
         let gap = &mut gaps[usize::from(place.table)];
         match reader.read_exact(&mut bytes) {
@@ -399,6 +403,36 @@ mod tests {
         for number in 0..6 {
             assert_eq!(restored.used(WINDOW, key(number)), usage.used(WINDOW, key(number)), "{number}");
         }
+    }
+
+    /// `tests/data/state` has files that these versions have made.
+    #[test]
+    fn files_of_earlier_versions_are_read() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let (file, mut usage, _) = open(dir.path(), 9);
+        for number in 0..5 {
+            file.write(&usage.reserve(WINDOW, key(number), units(number + 1))).expect("the disk has room");
+        }
+        let current = fs::read(file_path(dir.path())).expect("the file exists");
+        let records = current[HEADER_LEN..].chunks_exact(RECORD_LEN);
+        let of_one_table = records.clone().step_by(TABLES);
+        for (version, records) in
+            [(1, of_one_table.flatten().copied().collect()), (2, records.flatten().copied().collect::<Vec<u8>>())]
+        {
+            let content = [&b"keys\0\0\0"[..], &[version], &records].concat();
+            fs::write(file_path(dir.path()), content).expect("the file can be written");
+            let (_, read, warnings) = open(dir.path(), 9);
+            assert_eq!(warnings, [""; 0]);
+            for number in 0..6 {
+                assert_eq!(read.used(WINDOW, key(number)), usage.used(WINDOW, key(number)), "{version}: {number}");
+            }
+        }
+        fs::write(file_path(dir.path()), b"keys\0\0\0\x04................").expect("the file can be written");
+        let (_, read, warnings) = open(dir.path(), 9);
+        assert!(
+            warnings[0].contains("not a file of this version or an earlier one") && read.len(WINDOW) == 0,
+            "{warnings:?}"
+        );
     }
 
     #[test]
