@@ -73,10 +73,7 @@ class Tidegate(Server):
 
 class TidegateRedis(Tidegate):
     label = "Tidegate, Redis"
-    note = "one quota for all; it was measured before budgets of keys were shared through Redis"
-
-    def quota(self):
-        return {}
+    note = "budget of each key, shared through Redis"
 
     def ledger(self):
         return {"ledger": {"redis": {"url": self.setup.redis_url}}}

@@ -366,7 +366,7 @@ fn native_line(at: u64, client: u64, path: &str, referer: Option<&str>) -> Strin
         ("x-api-key", "upgrade-insecure-requests".to_owned()),
         ("2027-01-15T12:00:00.000000Z", time.to_string()),
         ("2027-01-15T12:00:00.007250Z", time.to_string()),
-        ("\"client\":\"127.0.0.1\"", format!("\"client\":\"198.51.100.{client}\"")),
+        ("\"client\":\"127.0.0.1\"", format!("\"client\":\"198.51.{client}.100\"")),
         ("\"path\":\"/\"", format!("\"path\":\"{path}\"")),
         ("\"referer\":null", format!("\"referer\":{referer}")),
         ("Example.com:8080", "example.com".to_owned()),
@@ -381,7 +381,7 @@ fn native_line(at: u64, client: u64, path: &str, referer: Option<&str>) -> Strin
 /// Returns a log of one visit per minute, each of two pages with their assets.
 fn browser_log(minutes: u64) -> String {
     (0..minutes).fold(String::new(), |mut log, minute| {
-        let (at, client) = (MIDNIGHT + minute * 60, format!("192.0.{}.{}", minute / 200 % 256, minute % 200));
+        let (at, client) = (MIDNIGHT + minute * 60, format!("10.{}.{}.7", minute / 200 % 256, minute % 200));
         for (offset, path, referer) in [
             (0, "/a", "-"),
             (1, "/a.css", "https://example.com/a"),

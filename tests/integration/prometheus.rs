@@ -388,6 +388,7 @@ quotas:
   customer: { per: api_key, limit: 1000000, window: { calendar: day, zone: UTC }, metrics_by_key: true }
 api_keys: [{ name: acme, class: partner, sha256: 689febd264f8b977e29c0fdb75f839eb248ba07d1561b14f2b95f42756943245 }]
 promise: { people_refused: 100% }
+traces: { endpoint: 'http://127.0.0.1:1', sample: 100% }
 classes:
   - { name: partner, when: { api_key: own } }
   - { name: bad, when: { user_agent: BadBot }, block: true }

@@ -104,6 +104,12 @@ impl<'t> Merger<'t> {
                     writer.write_line(&crawl_delay_line(delay));
                 }
                 if runs.peek().is_none() {
+                    // The agents before this part have what the group states above it; the part itself is a new group.
+                    if part.len() < agents {
+                        let above = group.iter().take_while(|record| record.span.start < run[0].span.start);
+                        let stated = above.filter(|record| record.kind == RecordKind::Other);
+                        stated.for_each(|record| writer.write_line(self.text[record.span.clone()].trim_ascii()));
+                    }
                     honeypot.iter().for_each(|honeypot| writer.write_line(honeypot));
                     self.missing_usage(&[group]).for_each(|line| writer.write_line(line));
                     if has_open_end && honeypot.is_none() && !has_rules(group) {
