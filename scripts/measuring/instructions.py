@@ -3,11 +3,12 @@
 usage: scripts/measure instructions [--check] [--functions N] [--scenario NAME]... [BINARY]
 
 BINARY is target/release/tidegate by default. Each scenario runs one worker under callgrind, which counts the instructions of
-user space: the same number on an idle and on a busy machine. One client sends requests one at a time on one connection. Only
-what the task of the connection executes is counted, and two runs of different length are compared, so that neither the start
-nor the work of timers counts. --check compares each scenario with scripts/measuring/instructions.json, and exits with status 1
-if one is more than 3 % above it; one that is more than 3 % below it is named, so that the file follows. --functions prints the
-N functions that take most. Uses valgrind and the standard library.
+user space: the same number on an idle and on a busy machine, but for up to 1 % by the random seeds of hash tables. One client
+sends requests one at a time on one connection. Only what the task of the connection executes is counted, and two runs of different
+length are compared, so that neither the start nor the work of timers counts. --check compares each scenario with
+scripts/measuring/instructions.json, and exits with status 1 if one is more than 3 % above it, at the least of three times; one that
+is more than 3 % below it is named, so that the file follows. --functions prints the N functions that take most. Uses valgrind and
+the standard library.
 
 S1: a page of 1 KiB. S2: with a quota and its header fields. S3: a refusal, 429. S4: a page of 1 KiB from the cache.
 """
@@ -66,8 +67,13 @@ def run(args):
     origin = Origin()
     measured = {}
     for scenario in args.scenario or SETTINGS:
-        short, long = (functions_of(args.binary, scenario, origin, count) for count in (SHORT, LONG))
-        functions = {name: (count - short[name]) / (LONG - SHORT) for name, count in long.items()}
+        functions = measure(args.binary, scenario, origin)
+        if args.check:
+            bound = (1 + TOLERANCE) * expected_instructions()[scenario]
+            for _ in range(2):
+                if functions[CONNECTION] > bound:
+                    again = measure(args.binary, scenario, origin)
+                    functions = min(functions, again, key=lambda counts: counts[CONNECTION])
         measured[scenario] = round(functions.pop(CONNECTION))
         print(f"{scenario} {measured[scenario]} instructions a request", flush=True)
         for name, count in sorted(functions.items(), key=lambda function: -function[1])[: args.functions]:
@@ -76,9 +82,19 @@ def run(args):
         check(measured)
 
 
+def measure(binary, scenario, origin):
+    """Returns the instructions that each function takes for a request, and the connection with all of them."""
+    short, long = (functions_of(binary, scenario, origin, count) for count in (SHORT, LONG))
+    return {name: (count - short[name]) / (LONG - SHORT) for name, count in long.items()}
+
+
+def expected_instructions():
+    return json.loads(EXPECTED.read_text())
+
+
 def check(measured):
     """Compares the instructions of each scenario with those that are expected."""
-    expected = json.loads(EXPECTED.read_text())
+    expected = expected_instructions()
     ratios = {scenario: count / expected[scenario] for scenario, count in measured.items()}
     for scenario, ratio in ratios.items():
         if abs(ratio - 1) > TOLERANCE:

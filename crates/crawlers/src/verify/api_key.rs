@@ -58,7 +58,7 @@ mod tests {
     fn key_is_found_in_each_header_that_carries_one() {
         let hash = key_hash(b"sk-acme").expect("a key");
         let key = ApiKey { name: "acme".into(), class: ClassId(0), expires: None, disabled: false };
-        let disabled = ApiKey { name: "old".into(), disabled: true, ..key.clone() };
+        let disabled = ApiKey { name: "old".into(), disabled: true, ..key };
         let keys = ApiKeyList::new(HashMap::from([(hash, key), (key_hash(b"sk-old").expect("a key"), disabled)]));
         let found = |fields: &[(&str, &'static str)]| {
             let header =

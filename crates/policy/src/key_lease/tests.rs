@@ -52,7 +52,11 @@ impl Ledger {
 
 fn exchange(ledger: &mut Ledger, instance: usize, leases: &mut KeyLeases, is_tick: bool) -> bool {
     let calls = leases.calls("q", WINDOW, NOW, is_tick);
-    calls.iter().fold(true, |is_satisfied, call| leases.apply(call, &ledger.lease(instance, call)) && is_satisfied)
+    let mut is_satisfied = true;
+    for call in &calls {
+        is_satisfied &= leases.apply(call, &ledger.lease(instance, call));
+    }
+    is_satisfied
 }
 
 /// Admits a request of `cost` if the lease covers it.
