@@ -87,7 +87,7 @@ fn one_network_teaches_little_of_people() {
     let after = baseline(&site);
     let taught = |counts: fn(&LearnedBaseline) -> f32| counts(&after) - counts(&before);
     let samples = [taught(|learned| learned.assets.samples()), taught(|learned| learned.links.samples())];
-    assert!(samples.iter().all(|samples| *samples <= 4.5) && samples[1] > 0.0, "{samples:?}");
+    assert!(samples.iter().all(|samples| *samples <= 5.0) && samples[1] > 0.0, "{samples:?}");
 }
 
 #[test]

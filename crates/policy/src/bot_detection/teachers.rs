@@ -15,8 +15,8 @@ pub struct Teachers {
 /// Number of slots, a power of two.
 const SLOTS: usize = 4096;
 
-/// Lessons that one network gives a day.
-const LESSONS: u8 = 4;
+/// Lessons that one network gives a day: enough for a site whose people are all in one to be known.
+const LESSONS: u8 = 5;
 
 impl Default for Teachers {
     fn default() -> Self {
