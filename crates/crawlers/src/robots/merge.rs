@@ -88,6 +88,8 @@ impl<'t> Merger<'t> {
     fn append_missing(&self, group: &[RobotsRecord<'_>], has_open_end: bool, writer: &mut RobotsWriter<'_>) {
         let honeypot = self.honeypot.filter(|_| !self.has_honeypot(group)).map(disallow_line);
         let mut runs = record_runs(group).peekable();
+        // Number of records above the last split: what follows is a group of its own.
+        let mut split_at = 0;
         while let Some(run) = runs.next() {
             let agents = run.iter().take_while(|record| is_agent(record)).count();
             let mut parts = run[..agents].chunk_by(|one, next| self.delay_for(one) == self.delay_for(next)).peekable();
@@ -97,6 +99,7 @@ impl<'t> Merger<'t> {
                 let requested = self.delay_for(last);
                 if parts.peek().is_some() {
                     self.split_group(group, run, requested, writer);
+                    split_at = group.iter().take_while(|record| record.span.start <= last.span.start).count();
                     continue;
                 }
                 let has_no_delay = run.iter().all(|record| stated_delay(record).is_none());
@@ -104,14 +107,9 @@ impl<'t> Merger<'t> {
                     writer.write_line(&crawl_delay_line(delay));
                 }
                 if runs.peek().is_none() {
-                    // The agents before this part have what the group states above it; the part itself is a new group.
-                    if part.len() < agents {
-                        let above = group.iter().take_while(|record| record.span.start < run[0].span.start);
-                        let stated = above.filter(|record| record.kind == RecordKind::Other);
-                        stated.for_each(|record| writer.write_line(self.text[record.span.clone()].trim_ascii()));
-                    }
                     honeypot.iter().for_each(|honeypot| writer.write_line(honeypot));
-                    self.missing_usage(&[group]).for_each(|line| writer.write_line(line));
+                    let (above, rest) = group.split_at(split_at);
+                    self.usage_of_rest(above, rest).into_iter().for_each(|line| writer.write_line(line));
                     if has_open_end && honeypot.is_none() && !has_rules(group) {
                         writer.write_line(NO_RULE);
                     }
@@ -172,6 +170,18 @@ impl<'t> Merger<'t> {
         if honeypot.is_none() && !groups.iter().any(|group| has_rules(group)) {
             writer.write_line(NO_RULE);
         }
+    }
+
+    /// Returns the lines about the use of pages of which the rest of a split group states nothing: what the group states above, else
+    /// those of the operator of the site.
+    fn usage_of_rest(&self, above: &[RobotsRecord<'_>], rest: &[RobotsRecord<'_>]) -> Vec<&'t [u8]> {
+        let stated = above.iter().filter(|record| record.kind == RecordKind::Other);
+        let stated: Vec<&'t [u8]> = stated.map(|record| self.text[record.span.clone()].trim_ascii()).collect();
+        let line_above = |line| {
+            let is_same = |other: &&&'t [u8]| directive(other).eq_ignore_ascii_case(directive(line));
+            stated.iter().rfind(is_same).copied().unwrap_or(line)
+        };
+        self.missing_usage(&[rest]).map(line_above).collect()
     }
 
     /// Returns the lines about the use of pages of which `groups` state nothing.
