@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 use tidegate_policy::bot_detection::{
     BotDetection, BotScore, ClientProfile, ExpectedBehavior, LearnedBaseline, NetworkProfile, ObservedSession,
-    PagesBeyond, Recorded, RequestFeatures, ResourceKind, ResponseOutcome, SessionPages, SiteBaseline, Teachers,
+    PagesBeyond, Recorded, RequestFeatures, ResourceKind, ResponseOutcome, SampleLimit, SessionPages, SiteBaseline,
     UsualPages, score,
 };
 use tidegate_policy::identity::ClientKey;
@@ -29,12 +29,12 @@ pub(super) struct ProfileStore {
     clients: BoundedMap<ClientProfile>,
     networks: BoundedMap<NetworkProfile>,
     sessions: BoundedMap<SessionPages>,
-    usual_pages: Mutex<(UsualPages, Teachers)>,
+    usual_pages: Mutex<(UsualPages, SampleLimit)>,
     /// Most costly pages a day that are usual for a session; 0 if unknown.
     usual_limit: AtomicU32,
     baseline: Mutex<SiteBaseline>,
-    /// Networks that have taught the baseline: by samples, and by landings.
-    teachers: Mutex<[Teachers; 2]>,
+    /// Limits of the samples of the baseline, and of those of landings.
+    sample_limits: Mutex<[SampleLimit; 2]>,
     /// Expected behavior derived from the baseline, readable without the lock.
     expected: AtomicU64,
     hasher: Hashing,
@@ -149,7 +149,7 @@ impl ProfileStore {
             usual_pages: Mutex::default(),
             usual_limit: AtomicU32::default(),
             baseline: Mutex::default(),
-            teachers: Mutex::default(),
+            sample_limits: Mutex::default(),
             expected: AtomicU64::default(),
             hasher,
         }
@@ -165,7 +165,7 @@ impl ProfileStore {
         if recorded.sample.is_none() && recorded.landings.is_none() {
             return;
         }
-        let [of_samples, of_landings] = &mut *self.teachers.lock();
+        let [of_samples, of_landings] = &mut *self.sample_limits.lock();
         let sample = recorded.sample.filter(|_| of_samples.accepts(network, now));
         let landings = recorded.landings.filter(|_| of_landings.accepts(network, now));
         let mut baseline = self.baseline.lock();

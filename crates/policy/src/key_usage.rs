@@ -339,7 +339,7 @@ impl Table {
         self.candidates(key).filter(is_idle).min_by_key(|&slot| self.used_at(slot))
     }
 
-    /// Iterates over some entries, spread evenly: others for each key, so that nobody keeps all of them in use for all.
+    /// Iterates over some entries, spread evenly: others for each key, so that one client cannot keep all of them in use.
     fn candidates(&self, key: ClientKey) -> impl Iterator<Item = u32> {
         let count = self.entries.len() as u64;
         let of_key = (key.to_u64().wrapping_mul(u64::from(STRIDE)) >> 32) as u32;

@@ -14,9 +14,9 @@ mod distribution;
 mod features;
 mod network_profile;
 mod request;
+mod sample_limit;
 mod score;
 mod session_pages;
-mod teachers;
 mod visit;
 
 #[cfg(test)]
@@ -27,9 +27,9 @@ pub use browser::{BrowserTraits, ClientHints, HintsBrand, UpgradeRequests};
 pub use client_profile::{ClientProfile, Recorded};
 pub use features::{FetchMode, FetchSite, HeadersSeen, Referer, RequestFeatures, ResourceKind, ResponseOutcome};
 pub use network_profile::NetworkProfile;
+pub use sample_limit::SampleLimit;
 pub use score::{BotScore, ObservedSession, Signal, score};
 pub use session_pages::{PagesBeyond, PagesChange, SessionPages, UsualPages};
-pub use teachers::Teachers;
 pub use visit::{BareChange, VisitChanges};
 
 use crate::Timestamp;
