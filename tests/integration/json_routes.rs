@@ -91,6 +91,13 @@ fn no_body_hides_an_expensive_tool() {
         ("", SEARCH.replace("{\"name\"", "{\"name\":\"list\",\"name\"")),
         ("", SEARCH.replace("\"id\":1", "\"id\":+1")),
         ("", format!("/**/{SEARCH}")),
+        // Express and aiohttp read the text in the encoding that is named.
+        ("Content-Type: application/json; charset=utf-7\r\n", SEARCH.replace("search", "+AHM-earch")),
+        (
+            "Content-Type: application/json\r\nContent-Type: text/plain;charset=\"UTF-7\"\r\n",
+            SEARCH.replace("name", "n+AGE-me"),
+        ),
+        ("Content-Encoding: br\r\n", "{}".to_owned()),
     ];
     for (line, (_, body)) in logged("/mcp", &bodies).iter().zip(&bodies) {
         assert_eq!(line["cost"]["calls"], 5.0, "{body:.80}");

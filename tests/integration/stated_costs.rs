@@ -93,6 +93,10 @@ fn request_reserves_what_its_body_states_and_pays_what_the_response_reports() {
         assert_eq!(client.get("/v1/models", "").status, 200);
         // Only a lenient parser reads it, with any number: the limit is reserved, of which a part is used.
         assert_eq!(client.send(post(br#"{"max_tokens":9"#)).read_response().status, 429);
+        // The origin may read it in UTF-7, where it states 9.
+        let message = String::from_utf8(post(br#"{"+AG0-ax_tokens":9}"#)).expect("text");
+        let message = message.replace("application/json", "application/json; charset=utf-7");
+        assert_eq!(client.send(message).read_response().status, 429);
         drop(client);
         let mut log = gateway.read_log();
         log.sort_by(|one, other| one["time"].as_str().cmp(&other["time"].as_str()));
@@ -100,7 +104,7 @@ fn request_reserves_what_its_body_states_and_pays_what_the_response_reports() {
         for (line, (body, cost)) in log.iter().zip(expected) {
             assert_eq!((number(line, "cost"), number(line, "charged")), (cost, 7.0), "{body:.80}");
         }
-        assert_eq!(log.len(), cases.len() + 2);
+        assert_eq!(log.len(), cases.len() + 3);
     }
 }
 

@@ -25,5 +25,5 @@ pub use form::BodyForm;
 pub use found_cost::FoundCost;
 pub use path::{CostPath, MAX_SEGMENT_LEN, MAX_SEGMENTS, ParseCostPathError};
 pub use path_set::{CostPaths, CostPathsError, MAX_PATHS, WeightedPath};
-pub use request::{RequestPaths, RequestValue, RequestValues};
+pub use request::{RequestPaths, RequestValue, RequestValues, names_other_charset};
 pub use scanner::{CostScanner, MAX_DECODED};

@@ -33,7 +33,8 @@ pub struct RequestValues {
 /// What the body of a request has at one path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestValue {
-    /// Largest number, in thousandths, rounded up; `None` if there is none that is not negative. A text that is a number counts.
+    /// Largest number, in thousandths, rounded up; `None` if there is none that is not negative. A text that is a number counts, and
+    /// one with other digits, which parsers read in different ways, as the largest one.
     pub largest_milli: Option<u64>,
     /// Text, number or truth value, as text.
     pub text: Option<Box<str>>,
@@ -66,6 +67,23 @@ impl RequestPaths {
     }
 }
 
+/// Returns true if a `Content-Type` names a character encoding in which ASCII characters are not those of UTF-8, or may not be.
+/// Express and aiohttp, among others, read JSON in the encoding that is named, such as UTF-7.
+pub fn names_other_charset(content_type: &[u8]) -> bool {
+    /// Encodings in which each ASCII character is its own byte, and no other character has such a byte.
+    const SAME: [&[u8]; 6] = [b"utf-8", b"utf8", b"us-ascii", b"ascii", b"iso-8859-1", b"windows-1252"];
+    const PARAMETER: &[u8] = b"charset";
+    let text = content_type.to_ascii_lowercase();
+    let values = memchr::memmem::find_iter(&text, PARAMETER).map(|at| text[at + PARAMETER.len()..].trim_ascii_start());
+    let value = |rest: &[u8]| {
+        let value = rest.strip_prefix(b"=")?.split(|byte| *byte == b';').next()?.trim_ascii();
+        let unquoted = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
+        Some(unquoted.unwrap_or(value).to_vec())
+    };
+    // Parsers differ in which of several parameters they read, and in the spellings that they allow.
+    values.map(value).any(|value| value.is_none_or(|value| !SAME.contains(&&*value)))
+}
+
 /// Returns true if a text begins as UTF-16 or UTF-32 does, in which some parsers read JSON.
 fn is_utf16(text: &[u8]) -> bool {
     let beginning = &text[..text.len().min(4)];
@@ -73,6 +91,18 @@ fn is_utf16(text: &[u8]) -> bool {
 }
 
 impl RequestValues {
+    /// Returns what is known of a body that the origin may decode before it reads the JSON: it may be any other document.
+    #[must_use]
+    pub fn in_another_coding(self) -> Self {
+        Self { is_whole: false, ..self }
+    }
+
+    /// Returns what is known of a body whose text the origin may read in another character encoding than UTF-8: any values.
+    #[must_use]
+    pub fn in_another_charset(self) -> Self {
+        Self { is_whole: false, is_broken: true, ..self }
+    }
+
     /// Returns true if the body is one JSON object that was read to its end.
     pub fn is_whole(&self) -> bool {
         self.is_whole
@@ -176,6 +206,10 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
         // With a sign, spaces or underscores, it is a number for some languages.
         let lenient = || milli_of(&text.trim().trim_start_matches('+').replace('_', ""));
         let milli = if text.len() <= MAX_TEXT { milli_of(text).or_else(lenient) } else { None };
+        // Some parsers read the digits of any script, hexadecimal ones, or those that a text begins with.
+        let is_negative = text.trim_start().starts_with(['-', '\u{2212}']);
+        let any = || (!is_negative && text.contains(char::is_numeric)).then_some(u64::MAX);
+        let milli = milli.or_else(any);
         self.set(text, milli);
         Ok(())
     }
@@ -292,6 +326,10 @@ mod tests {
             ("-0.5", None),
             ("\"-1\"", None),
             ("\"many\"", None),
+            // Numbers for `parseInt` of JavaScript, `Number`, or `int` of Python.
+            ("\"4096 tokens\"", Some(u64::MAX)),
+            ("\"0x1000\"", Some(u64::MAX)),
+            ("\"４０９６\"", Some(u64::MAX)),
             ("\"\"", None),
             ("null", None),
             ("true", None),
@@ -400,6 +438,35 @@ mod tests {
             assert!(!paths.read(body.as_bytes(), true).is_broken(), "{body}");
         }
         assert!(!paths.unread().is_broken());
+    }
+
+    #[test]
+    fn charset_in_which_other_text_is_read_is_another_one() {
+        for same in [
+            "",
+            "application/json",
+            "application/json; charset=utf-8",
+            "application/json;Charset = \"UTF-8\" ; x=y",
+            "application/json; charset=US-ASCII",
+            "text/plain; charset=ISO-8859-1",
+        ] {
+            assert!(!names_other_charset(same.as_bytes()), "{same}");
+        }
+        for other in [
+            "application/json; charset=utf-7",
+            "application/json; charset=\"UTF-16\"",
+            "application/json;charset=IBM037",
+            "application/json; charset=utf-8; charset=utf-7",
+            "application/json; charset=utf-7; charset=utf-8",
+            "application/json; charset*=utf-8''utf-7",
+            "application/json; charset",
+            "application/json; charset=",
+            "application/json; charset=\"utf-8",
+            "application/json; x=\"; charset=utf-7\"",
+            "application/json; charset=utf-8, text/plain; charset=utf-7",
+        ] {
+            assert!(names_other_charset(other.as_bytes()), "{other}");
+        }
     }
 
     #[test]
