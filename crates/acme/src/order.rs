@@ -91,7 +91,7 @@ impl AcmeOrder {
     async fn order_by(&self, kind: ChallengeKind, publish: &Publish<'_>) -> Result<String, OrderError> {
         let mut order = self.open_order().await?;
         let (mut challenges, mut answers) = (Vec::new(), Vec::new());
-        for open in open_challenges(&mut order, kind.challenge_type()).await? {
+        for open in open_challenges(&mut order, &self.domains, kind.challenge_type()).await? {
             let authorization = open.authorization.as_str().to_owned();
             let challenge = Challenge { kind, domain: open.domain, token: open.token, authorization };
             // Given until the order is finished or has failed.
@@ -107,7 +107,7 @@ impl AcmeOrder {
     async fn order_by_dns(&self, hook: &DnsHook) -> Result<IssuedCertificate, OrderError> {
         let mut order = self.open_order().await?;
         let mut records = Vec::new();
-        let result = set_records_and_complete(&mut order, hook, &mut records).await;
+        let result = set_records_and_complete(&mut order, &self.domains, hook, &mut records).await;
         let mut left_over = Vec::new();
         for record in &records {
             if let Err(problem) = hook.run(HookAction::Remove, record).await {
@@ -145,10 +145,11 @@ impl AcmeOrder {
 /// completes the order.
 async fn set_records_and_complete(
     order: &mut Order,
+    domains: &[String],
     hook: &DnsHook,
     records: &mut Vec<DnsRecord>,
 ) -> Result<String, OrderError> {
-    for open in open_challenges(order, ChallengeType::Dns01).await? {
+    for open in open_challenges(order, domains, ChallengeType::Dns01).await? {
         let record =
             DnsRecord { name: format!("_acme-challenge.{}", open.domain), value: open.authorization.dns_value() };
         records.push(record.clone());
@@ -160,8 +161,12 @@ async fn set_records_and_complete(
     })
 }
 
-/// Returns the challenges of the domains that the server has not validated lately.
-async fn open_challenges(order: &mut Order, kind: ChallengeType) -> Result<Vec<OpenChallenge>, OrderError> {
+/// Returns the challenges of those of `domains` that the server has not validated lately.
+async fn open_challenges(
+    order: &mut Order,
+    domains: &[String],
+    kind: ChallengeType,
+) -> Result<Vec<OpenChallenge>, OrderError> {
     let mut open = Vec::new();
     let mut authorizations = order.authorizations();
     while let Some(authorization) = authorizations.next().await {
@@ -171,10 +176,20 @@ async fn open_challenges(order: &mut Order, kind: ChallengeType) -> Result<Vec<O
         }
         let handle = authorization.challenge(kind.clone());
         let handle = handle.ok_or_else(|| OrderError::not_validated("the server does not offer this challenge"))?;
-        let domain = handle.identifier().identifier.authorized(false).to_string();
+        let domain = ordered(domains, &handle.identifier().identifier.authorized(false).to_string())?;
         open.push(OpenChallenge { domain, token: handle.token.clone(), authorization: handle.key_authorization() });
     }
     Ok(open)
+}
+
+/// Returns the domain that a server asks to prove, without the `*.` of a wildcard. A server may send any text, which a command would
+/// get as a name, so that it must be one of `domains`.
+fn ordered(domains: &[String], asked: &str) -> Result<String, OrderError> {
+    let mut names = domains.iter().map(|domain| domain.strip_prefix("*.").unwrap_or(domain));
+    let name = names.find(|name| name.eq_ignore_ascii_case(asked));
+    name.map(str::to_owned).ok_or_else(|| {
+        OrderError::refused(&format!("the server asks to prove {asked:?}, which is none of the ordered domains"))
+    })
 }
 
 /// Tells the server that all challenges of this kind are answered. Returns key and chain of the certificate.
@@ -238,4 +253,23 @@ async fn failed_validations(order: &mut Order) -> Vec<String> {
         reasons.extend(problems.map(|problem| format!("{domain}: {}", problem_text(problem))));
     }
     reasons
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_ordered_domains_are_proved() {
+        let domains = ["example.com", "*.example.com", "*.shop.example"].map(str::to_owned);
+        for asked in ["example.com", "EXAMPLE.com", "shop.example"] {
+            assert_eq!(ordered(&domains, asked), Ok(asked.to_ascii_lowercase()));
+        }
+        for asked in
+            ["", "*.shop.example", "a.shop.example", "example.org", "example.com.", "example.com 60 A 192.0.2.1\nsend"]
+        {
+            let error = ordered(&domains, asked).expect_err("another name");
+            assert!(error.reason.contains("none of the ordered domains") && !error.reason.contains('\n'), "{error}");
+        }
+    }
 }
