@@ -10,11 +10,13 @@ use std::fs::metadata;
 use std::io::Error;
 use std::os::unix::fs::MetadataExt;
 use std::process::ExitCode;
-use tidegate_config::Settings;
 use tidegate_config::key_list::with_key;
+use tidegate_config::{ConfigErrors, SettingPath, Settings, SourceLocation};
 use tidegate_crawlers::verify::OperatorTable;
 use tidegate_crawlers::verify::api_key::key_hash;
+use tidegate_engine::clock::Clock;
 use tidegate_engine::files::{self, Replacement};
+use tidegate_policy::Timestamp;
 use tidegate_policy::budget::BudgetKey;
 
 /// Maximum size of a file of keys, in bytes.
@@ -66,11 +68,9 @@ struct NewKey<'a> {
 
 fn add(new: &NewKey<'_>, config: &ConfigArg) -> Result<String, CommandError> {
     let config = config.path()?;
-    let read = |keys: &str| {
-        tidegate_config::read_with_keys(&config, &environment(), &OperatorTable::builtin_names(), keys)
-            .map_err(|errors| CommandError::Usage(errors.to_string()))
-    };
-    let settings = read("")?;
+    let read =
+        |keys: &str| tidegate_config::read_with_keys(&config, &environment(), &OperatorTable::builtin_names(), keys);
+    let settings = read("").map_err(|errors| usage(&errors))?;
     let mut random = [0; 32];
     aws_lc_rs::rand::fill(&mut random)
         .map_err(|_| CommandError::Failed("the system has no random numbers".to_owned()))?;
@@ -85,9 +85,11 @@ fn add(new: &NewKey<'_>, config: &ConfigArg) -> Result<String, CommandError> {
     let before = files::read_if_exists(replacement.path(), MAX_FILE_BYTES).map_err(failed)?;
     let is_new = before.is_none();
     let before = String::from_utf8(before.unwrap_or_default()).map_err(|_| failed(Error::other("not UTF-8")))?;
-    read(&before)?;
-    let after = with_key(file, &before, &entry).map_err(|errors| CommandError::Usage(errors.to_string()))?;
-    read(&after)?;
+    read(&before).map_err(|errors| usage(&errors))?;
+    let after = with_key(file, &before, &entry).map_err(|errors| usage(&errors))?;
+    // What is wrong now was right before.
+    let settings = read(&after).map_err(|errors| usage(&of_options(errors)))?;
+    check_expiry(new, &key, &settings, Clock::system().now())?;
     let like = metadata(if is_new { &config } else { replacement.path() }).map_err(failed)?;
     replacement.set_access(&like).map_err(|error| {
         let owner = format!("cannot be given to its owner, user {} and group {}: {error}", like.uid(), like.gid());
@@ -95,6 +97,40 @@ fn add(new: &NewKey<'_>, config: &ConfigArg) -> Result<String, CommandError> {
     })?;
     replacement.write(after.as_bytes()).map_err(failed)?;
     Ok(format!("{key}\n"))
+}
+
+fn usage(errors: &ConfigErrors) -> CommandError {
+    CommandError::Usage(errors.to_string())
+}
+
+/// Returns the errors of a new key at the options that they come from.
+fn of_options(mut errors: ConfigErrors) -> ConfigErrors {
+    for error in &mut errors.errors {
+        let path = error.path.to_string();
+        let key = path.strip_prefix("api_keys[").and_then(|rest| rest.split_once("]."));
+        let option = match key.map(|(_, key)| key.split('.').next().unwrap_or(key)) {
+            Some("name") => "NAME",
+            Some("class") => "--class",
+            Some("limits") => "--limit",
+            Some("expires") => "--expires",
+            _ => continue,
+        };
+        error.location = SourceLocation::Option(format!("command line: {option}"));
+        error.path = SettingPath::ROOT;
+    }
+    errors
+}
+
+/// Returns an error if a new key is invalid from the start.
+fn check_expiry(new: &NewKey<'_>, key: &str, settings: &Settings, now: Timestamp) -> Result<(), CommandError> {
+    let hash = key_hash(key.as_bytes()).expect("a created key is short");
+    match settings.rules.api_keys.get(&hash).is_none_or(|listed| listed.is_valid(now)) {
+        true => Ok(()),
+        false => Err(CommandError::Usage(format!(
+            "command line: --expires: the key would be invalid at once, because {} has begun in UTC; write a later day",
+            new.expires.unwrap_or("the day")
+        ))),
+    }
 }
 
 /// Returns a key as the file has it.
@@ -137,7 +173,9 @@ fn limit_of(text: &str, settings: &Settings) -> Result<String, CommandError> {
 /// Returns a word of the command line as YAML has it, in quotes if it could be more than one value.
 fn word(text: &str) -> Cow<'_, str> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
-    match !text.is_empty() && text.bytes().all(is_plain) {
+    // YAML has words for infinite numbers, which begin with a point.
+    let is_finite = text.trim_start_matches('.').parse::<f64>().ok().is_none_or(f64::is_finite);
+    match !text.is_empty() && text.bytes().all(is_plain) && is_finite {
         true => Cow::Borrowed(text),
         false => Cow::Owned(serde_json::Value::from(text).to_string()),
     }
@@ -237,7 +275,7 @@ mod tests {
             let new = NewKey { name, class, limits: &limits, expires };
             add(&new, &ConfigArg { config: Some(config.clone()) })
         };
-        let key = add("acme", "pro", &["500"], Some("2027-01-01")).expect("a valid key");
+        let key = add("acme", "pro", &["500"], Some("2999-01-01")).expect("a valid key");
         let _ = add("other", "pro", &["customer=7"], None).expect("a valid key");
         let settings = tidegate_config::read(&config, &[], &[], &[]).expect("valid settings");
         let hash = key_hash(key.trim_end().as_bytes()).expect("a key");
@@ -247,13 +285,19 @@ mod tests {
         assert_eq!(settings.rules.quotas[0].budget.as_ref().expect("budgets").key_limits.len(), 2);
         let before = std::fs::read_to_string(&keys).expect("the file exists");
         assert!(before.starts_with("# keys\napi_keys:\n  - { name: acme, class: pro, sha256: \""), "{before}");
-        for (name, class, limits, expires) in [
-            ("acme", "pro", &[][..], None),
-            ("a", "none", &[], None),
-            ("a", "pro", &["0"], None),
-            ("a", "pro", &[], Some("soon")),
+        for (name, class, limits, expires, error) in [
+            ("acme", "pro", &[][..], None, "NAME: duplicate name \"acme\""),
+            ("A b", "pro", &[], None, "NAME: invalid name \"A b\""),
+            ("a", "none", &[], None, "--class: unknown class \"none\""),
+            ("a", "pro", &["0"], None, "--limit: found 0"),
+            ("a", "pro", &["none=1"], None, "--limit: unknown quota \"none\""),
+            ("a", "pro", &["1e400"], None, "--limit: found \"1e400\", needs an amount"),
+            ("a", "pro", &[".inf"], None, "--limit: found \".inf\", needs an amount"),
+            ("a", "pro", &[], Some("soon"), "--expires: found \"soon\", needs a day"),
+            ("a", "pro", &[], Some("2001-01-01"), "--expires: the key would be invalid at once, because 2001-01-01"),
         ] {
-            assert!(add(name, class, limits, expires).is_err(), "{name} {class}");
+            let found = add(name, class, limits, expires).expect_err("an invalid key").to_string();
+            assert!(found.starts_with(&format!("command line: {error}")), "{found}");
             assert_eq!(std::fs::read_to_string(&keys).expect("the file exists"), before, "the file is as it was");
         }
     }

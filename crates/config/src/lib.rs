@@ -39,6 +39,7 @@ pub use settings::Settings;
 pub use source_map::SourceMap;
 
 use sections::api_keys;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use tidegate_policy::secret::Secret;
 
@@ -113,8 +114,19 @@ fn load_settings(
     let mut tree = layers::merge([file_tree, variables, options], &mut source_map);
     let defaults = defaults::add(&mut tree, operators, environment::time_zone(environment));
     let raw: raw::File = deserializer::read(&tree, &source_map, &mut errors);
-    let (settings, errors) = validate::validate(&raw, operators, defaults, source_map, errors);
+    let (mut settings, errors) = validate::validate(&raw, operators, defaults, source_map, errors);
+    settings.warnings.extend([Some(file), api_key_file.as_deref()].into_iter().flatten().filter_map(writable_warning));
     (Settings { text: Secret::new(text.to_owned()), api_key_file, ..settings }, errors)
+}
+
+/// Returns a warning if any user of the system may write to a file.
+fn writable_warning(file: &Path) -> Option<String> {
+    const WRITABLE_BY_ALL: u32 = 0o002;
+    let mode = std::fs::metadata(file).ok().filter(std::fs::Metadata::is_file)?.permissions().mode();
+    let file = file.display();
+    let message =
+        || format!("{file}: any user of this system may change it (mode {:o}); run chmod o-w {file}", mode & 0o7777);
+    (mode & WRITABLE_BY_ALL != 0).then(message)
 }
 
 /// Reads a file and returns its settings, as [`load`] does.

@@ -31,6 +31,32 @@ fn budgets_of_customers_have_the_limits_of_the_key_and_of_its_class() {
 }
 
 #[test]
+fn file_that_any_user_may_change_is_a_warning() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let [main, keys] = ["tidegate.yaml", "keys.yaml"].map(|name| dir.path().join(name));
+    let text =
+        "origin: http://127.0.0.1:1\napi_keys: { file: keys.yaml }\nclasses: [{ name: pro, when: { api_key: own } }]\n";
+    std::fs::write(&main, text).expect("the directory is writable");
+    std::fs::write(&keys, "api_keys: []\n").expect("the directory is writable");
+    let warnings = |modes: [u32; 2]| {
+        for (file, mode) in [&main, &keys].into_iter().zip(modes) {
+            std::fs::set_permissions(file, std::fs::Permissions::from_mode(mode)).expect("set mode");
+        }
+        let mut warnings = read(&main, &[], &[], &[]).expect("valid settings").warnings;
+        warnings.retain(|warning| warning.contains("any user of this system may change it"));
+        warnings
+    };
+    assert_eq!(warnings([0o644, 0o660]), [""; 0]);
+    let found = warnings([0o646, 0o666]);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(
+        found[1].contains("keys.yaml: any user of this system may change it (mode 666); run chmod o-w "),
+        "{found:?}"
+    );
+}
+
+#[test]
 fn keys_are_read_from_a_file_of_their_own() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let main = dir.path().join("tidegate.yaml");
