@@ -44,9 +44,8 @@ impl GatewayApi for ServiceState {
             settings,
             not_ready_reasons: self.not_ready_reasons(),
             ledger_error: self
-                .lease_refresher
-                .as_ref()
-                .and_then(LeaseRefresher::last_error)
+                .session_secret_error()
+                .or_else(|| self.lease_refresher.as_ref().and_then(LeaseRefresher::last_error))
                 .or_else(|| self.key_usage_error()),
             untrusted_proxy: self.handle.untrusted_proxy(),
             notes: self.warnings(),

@@ -313,6 +313,7 @@ impl Service {
             switch_lock: Mutex::default(),
             shared_switches: shared_switches.map(tokio::sync::Mutex::new),
             shared_session_secret: shared_session_secret.map(tokio::sync::Mutex::new),
+            session_secret_error: Mutex::default(),
             state_lock: Mutex::new(state_lock),
             addresses,
             startup_settings,
@@ -528,6 +529,8 @@ struct ServiceState {
     shared_switches: Option<tokio::sync::Mutex<SharedSwitches>>,
     /// Connection to the secret of sessions of all gateways; `None` without a shared ledger.
     shared_session_secret: Option<tokio::sync::Mutex<SharedSessionSecret>>,
+    /// Error of the last exchange of the secret, if it failed.
+    session_secret_error: Mutex<Option<String>>,
     /// Lock of the state directory, unless the ledger holds one, or a successor.
     state_lock: Mutex<Option<StateLock>>,
     addresses: BoundAddresses,

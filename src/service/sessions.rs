@@ -11,13 +11,12 @@ use tidegate_engine::files;
 use tidegate_engine::ledger::redis::SharedSessionSecret;
 use tidegate_policy::budget::CustomerSource;
 use tidegate_policy::identity::KeySource;
+use tokio::time::MissedTickBehavior;
 use tracing::{info, warn};
 
-/// Interval at which gateways compare their secrets, which are the same unless the server of the ledger has lost its own.
-const EXCHANGE_INTERVAL: Duration = Duration::from_secs(60);
-
-/// Interval after a failure: until then, this gateway may hash the credentials of customers with another secret than others.
-const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval at which gateways compare their secrets, which are the same unless the server of the ledger has lost its own. With
+/// another secret, of a gateway that starts just then, the customers of all would begin with new budgets.
+const EXCHANGE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Length of the file: a secret in hexadecimal digits.
 const TEXT_LEN: usize = 2 * size_of::<SessionSecret>();
@@ -49,6 +48,13 @@ pub(super) fn shared(settings: &Settings) -> std::result::Result<Option<SharedSe
 }
 
 impl ServiceState {
+    /// Returns why no budgets are leased, if gateways have not agreed on a secret.
+    pub(super) fn session_secret_error(&self) -> Option<String> {
+        let holds = self.engine.holds_key_leases();
+        let error = self.session_secret_error.lock().clone().filter(|_| holds)?;
+        Some(format!("no budgets, because gateways do not share the secret that hashes credentials: {error}"))
+    }
+
     /// Stores the secret in use if sessions are on and there is none, because a reload has turned them on.
     pub(super) fn keep_session_secret(&self) {
         let path = self.handle.with_settings(|settings| is_kept(settings).then(|| path(&self.startup_settings)));
@@ -62,30 +68,45 @@ impl ServiceState {
         let Some(shared) = &self.shared_session_secret else { return };
         let mut shared = shared.lock().await;
         let mut ticks = tokio::time::interval(EXCHANGE_INTERVAL);
-        let mut is_failing = false;
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut is_failing, mut is_agreed) = (false, false);
         loop {
             ticks.tick().await;
             let (own, now) = (self.handle.session_secret(), self.handle.now());
-            let result = shared.agree(&to_text(&own), now).await;
+            let agreed = shared.agree(&to_text(&own), now).await.map_err(|error| error.to_string());
+            let result = agreed.and_then(|text| {
+                let invalid =
+                    || "the ledger has an invalid secret; delete its key that ends with :session_secret".to_owned();
+                from_text(text.as_bytes()).ok_or_else(invalid)
+            });
             match (&result, is_failing) {
-                (Err(error), false) => warn!("Sessions are not shared with other gateways: {error}"),
-                (Ok(_), true) => info!("Sessions are shared with other gateways again"),
+                (Err(error), false) => {
+                    warn!("The secret of sessions and credentials is not shared with other gateways: {error}");
+                }
+                (Ok(_), true) => info!("The secret of sessions and credentials is shared with other gateways again"),
                 _ => {}
             }
             is_failing = result.is_err();
-            if is_failing {
-                ticks.reset_after(RETRY_INTERVAL);
-            }
-            if let Some(secret) =
-                result.ok().and_then(|text| from_text(text.as_bytes())).filter(|secret| *secret != own)
-            {
+            *self.session_secret_error.lock() = result.as_ref().err().cloned();
+            if let Some(secret) = result.ok().filter(|secret| *secret != own) {
                 self.handle.replace_session_secret(secret);
                 if self.handle.with_settings(is_kept) {
                     store(&path(&self.startup_settings), &secret);
                 }
             }
+            // With another secret, a customer would have another budget here than at the other gateways.
+            is_agreed |= !is_failing;
+            self.engine.hold_key_leases(!is_agreed && self.handle.with_settings(has_budgets_by_credential));
         }
     }
+}
+
+/// Returns true if customers or clients with budgets are known by the hashes of credentials.
+fn has_budgets_by_credential(settings: &Settings) -> bool {
+    let rules = &settings.rules;
+    let has_credentials = rules.classes.iter().any(|class| matches!(class.key, KeySource::Credential(_)));
+    let names_customers = matches!(rules.customer, Some(CustomerSource::Credential(_)));
+    names_customers || (has_credentials && rules.quotas.iter().any(|quota| quota.budget.is_some()))
 }
 
 /// Returns true if what the secret is for outlives the process: sessions, or usage by credential.

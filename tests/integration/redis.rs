@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tidegate_engine::clock::Clock;
 use tidegate_engine::ledger::redis::{
-    HostPort, Incarnation, RedisAddress, RedisEndpoint, SharedCertificates, SharedSwitches, Timeouts,
+    HostPort, Incarnation, RedisAddress, RedisEndpoint, SharedCertificates, SharedSessionSecret, SharedSwitches,
+    Timeouts,
 };
 use tidegate_engine::ledger::{Lease, LeaseRequest, RedisStore, Store, StoreError, WindowKey};
 use tidegate_engine::switch_store::SwitchEntry;
@@ -129,6 +130,9 @@ fn documented_redis_acl_is_sufficient() {
     let exchanged =
         wait_for("the switches", || run_on_runtime(switches.exchange(std::slice::from_ref(&change), now)).ok());
     assert_eq!(exchanged, [change]);
+    let mut secret = SharedSessionSecret::new(user.clone(), "tidegate");
+    let agreed = wait_for("the secret", || run_on_runtime(secret.agree("00", now)).ok());
+    assert_eq!(agreed, "00");
     let mut certificates = SharedCertificates::new(user, "tidegate", "gateway".into());
     let mut order = async || {
         certificates.sync("site", "", true, now).await?;

@@ -178,6 +178,42 @@ fn first_budget_that_a_reload_adds_needs_no_restart() {
     assert!(served > 0, "{served} of 20");
 }
 
+/// Customers by a header have another hash at each gateway until all have one secret.
+#[test]
+fn customers_get_no_units_while_gateways_do_not_share_the_secret_of_their_hashes() {
+    let redis = RedisServer::start(&[]);
+    redis.cli(&["ACL", "SETUSER", "gate", "on", ">pass", "+@all", "~{tidegate:*}:budgets*", "~{tidegate}:switches"]);
+    let origin = Origin::plain();
+    let rules = rules(&redis, "{ header: X-Customer }", 100).replace("redis://", "redis://gate:pass@");
+    let gateways = [(); 2].map(|()| start(origin.address(), &rules));
+    for gateway in &gateways {
+        wait_until("the error", || {
+            gateway.state()["ledger_error"]
+                .as_str()
+                .is_some_and(|error| error.contains("the secret that hashes credentials"))
+        });
+        assert_eq!(status(&mut gateway.connect(), "acme"), 503);
+    }
+    redis.cli(&["SET", "{tidegate}:session_secret", "no secret"]);
+    redis.cli(&["ACL", "SETUSER", "gate", "~*"]);
+    wait_until("the error", || {
+        gateways[0].state()["ledger_error"].as_str().is_some_and(|error| error.contains("an invalid secret"))
+    });
+    redis.cli(&["DEL", "{tidegate}:session_secret"]);
+    let (is_over, refused) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for gateway in &gateways {
+            scope.spawn(|| request_until(gateway, "acme", &is_over, &refused));
+        }
+        let _end = StopOnDrop(&is_over);
+        wait_until("the budget to be spent", || served(&origin, "acme") >= LIMIT);
+        let before = refused.load(Ordering::SeqCst);
+        wait_until("more refusals", || refused.load(Ordering::SeqCst) >= before + 50);
+    });
+    assert_eq!(served(&origin, "acme"), LIMIT);
+    assert!(gateways.iter().all(|gateway| gateway.state()["ledger_error"].is_null()));
+}
+
 /// Status of a request for a customer; `None` if the gateway was killed.
 fn try_status(gateway: &RunningGateway, customer: &str) -> Option<u16> {
     let mut stream = TcpStream::connect(gateway.address).ok()?;

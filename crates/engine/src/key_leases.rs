@@ -3,14 +3,28 @@
 use super::Engine;
 use super::quota::QuotaCounter;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use tidegate_policy::Timestamp;
 use tidegate_policy::key_lease::{KeyGrant, KeyLeaseCall, KeyLeases};
 use tidegate_policy::window::Span;
 
 impl Engine {
+    /// Leases no budgets of keys from now on, or leases them again.
+    pub fn hold_key_leases(&self, holds: bool) {
+        self.holds_key_leases.store(holds, Ordering::Relaxed);
+    }
+
+    /// Returns true if no budgets of keys are leased.
+    pub fn holds_key_leases(&self) -> bool {
+        self.holds_key_leases.load(Ordering::Relaxed)
+    }
+
     /// Returns the calls for keys of all quotas that need a lease. With `is_tick`, which is to be set once a second, also those that
     /// report usage and return units.
     pub(crate) fn key_lease_calls(&self, now: Timestamp, is_tick: bool) -> Vec<KeyLeaseCall> {
+        if self.holds_key_leases() {
+            return Vec::new();
+        }
         let calls = |counter: &Arc<QuotaCounter>| {
             let window = counter.has_key_leases().then(|| counter.lock_at(now).effective_span())?;
             counter.with_key_leases(|leases| leases.calls(counter.name(), window, now, is_tick))

@@ -74,6 +74,7 @@ use parking_lot::Mutex;
 use quota::QuotaCounter;
 use refused_pages::RefusedPages;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use throttle::Throttle;
 use tidegate_policy::path_costs::PathCosts;
 use tidegate_policy::quota::Quota;
@@ -93,6 +94,8 @@ pub struct Engine {
     quotas: Arc<Mutex<Vec<Arc<QuotaCounter>>>>,
     /// Files in which usage by key is recorded; `None` if it is only in memory.
     key_files: Mutex<Option<KeyFiles>>,
+    /// No budgets of keys are leased, because other instances may know the keys by other hashes.
+    holds_key_leases: AtomicBool,
     class_names: Mutex<Vec<String>>,
     refused_pages: RefusedPages,
     throttle: Arc<Throttle>,
@@ -118,6 +121,7 @@ impl Engine {
             path_costs: Mutex::default(),
             quotas: Arc::default(),
             key_files: Mutex::default(),
+            holds_key_leases: AtomicBool::new(false),
             class_names: Mutex::default(),
             refused_pages: RefusedPages::default(),
             throttle: Arc::default(),
