@@ -10,6 +10,7 @@ mod tests;
 pub use block::FieldBlock;
 
 use super::name::{Name, NameSet, SEPARATOR};
+use super::scan::value_end;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::fmt;
@@ -247,7 +248,10 @@ impl Fields {
             let rest = &head[start..];
             let name_end = memchr::memchr(b':', rest).filter(|end| *end > 0)?;
             let end = memchr::memmem::find(rest, LINE_END)?;
-            let value = rest.get(name_end..end)?.strip_prefix(SEPARATOR.as_bytes()).filter(|value| is_value(value))?;
+            let value = rest
+                .get(name_end..end)?
+                .strip_prefix(SEPARATOR.as_bytes())
+                .filter(|value| value_end(value, 0) == value.len())?;
             let positions = [0, name_end, end - value.len(), end].map(|position| start + position);
             lines.push(FieldLine::in_head(Name::from_bytes(&rest[..name_end]), true, positions));
             start += end + LINE_END.len();
@@ -276,7 +280,7 @@ impl Fields {
         let name_end = value.saturating_sub(SEPARATOR.len());
         let written = write(&mut Value(added));
         let end = added.len();
-        if written.is_err() || name_end <= start || !is_value(&added[value..]) {
+        if written.is_err() || name_end <= start || value_end(added, value) != end {
             return added.truncate(start);
         }
         added.extend_from_slice(LINE_END);
@@ -356,13 +360,6 @@ impl fmt::Write for Value<'_> {
         self.0.extend_from_slice(text.as_bytes());
         Ok(())
     }
-}
-
-/// Returns true if there is no control character except tab (RFC 9110 section 5.5). Reads all bytes without a branch,
-/// which is faster than stopping early.
-fn is_value(bytes: &[u8]) -> bool {
-    let is_control = |byte: u8| (byte < b' ' && byte != b'\t') || byte == 0x7f;
-    !bytes.iter().fold(false, |found, &byte| found | is_control(byte))
 }
 
 /// Writes one field.

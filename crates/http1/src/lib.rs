@@ -18,6 +18,7 @@ mod head;
 mod message;
 mod name;
 mod parser;
+mod scan;
 pub mod server;
 #[cfg(test)]
 mod test_io;

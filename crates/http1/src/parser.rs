@@ -6,6 +6,7 @@
 use super::fields::FieldLine;
 use super::framing::Malformed;
 use super::name::{Name, SEPARATOR};
+use super::scan::{first_byte, value_end};
 use http::{Method, StatusCode, Version};
 use std::ops::Range;
 
@@ -114,41 +115,43 @@ impl<'a> Parser<'a> {
     // Inlined, because most of the time of a head is spent here.
     #[inline(always)]
     pub(super) fn field_line(&mut self) -> Result<Option<FieldLine>> {
-        let start = self.position;
-        let rest = &self.bytes[start..];
-        if let [b'\r' | b'\n', ..] = rest {
+        let (bytes, start) = (self.bytes, self.position);
+        if let Some(b'\r' | b'\n') = bytes.get(start) {
             self.end_line()?;
             return Ok(None);
         }
-        let name_end = first_marked(rest, |word| mark_zero(word ^ (LOW_BITS * b':' as u64)));
-        let name = Name::from_bytes(&rest[..name_end]);
+        let name_end = first_byte(bytes, start, b':');
+        let name_text = &bytes[start..name_end];
+        let name = Name::from_bytes(name_text);
         // A known name is one by its spelling.
-        if name == Name::Other && !is_name(&rest[..name_end]) {
-            return Err(if rest.is_empty() { Stop::Incomplete } else { MALFORMED });
+        if name == Name::Other && !is_name(name_text) {
+            return Err(if start == bytes.len() { Stop::Incomplete } else { MALFORMED });
         }
-        let after_name = &rest[name_end..];
-        let value = match after_name {
-            [b':', b' ', first, ..] if !is_blank(*first) => SEPARATOR.len(),
-            _ => value_start(after_name),
-        };
-        let value_end = value_end(after_name, value);
-        let (is_crlf, line_end) = match after_name.get(value_end..) {
-            Some([b'\r', b'\n', ..]) => (true, value_end + 2),
-            Some([b'\n', ..]) => (false, value_end + 1),
+        let separator = &bytes[name_end..];
+        let value = name_end
+            + match separator {
+                [b':', b' ', first, ..] if !is_blank(*first) => SEPARATOR.len(),
+                _ => value_start(separator),
+            };
+        let line_end = value_end(bytes, value);
+        let (is_crlf, next_line) = match bytes.get(line_end..) {
+            Some([b'\r', b'\n', ..]) => (true, line_end + 2),
+            Some([b'\n', ..]) => (false, line_end + 1),
             None | Some([] | [b'\r']) => return Err(Stop::Incomplete),
             Some(_) => return Err(MALFORMED),
         };
-        let end = match after_name[value - 1..value_end].last() {
-            Some(last) if is_blank(*last) => value + after_name[value..value_end].trim_ascii_end().len(),
-            _ => value_end,
+        let end = match bytes[line_end - 1] {
+            last if is_blank(last) => value + bytes[value..line_end].trim_ascii_end().len(),
+            _ => line_end,
         };
-        let name_end = start + name_end;
-        self.position = name_end + line_end;
+        self.position = next_line;
         self.has_crlf |= is_crlf;
         self.has_bare_lf |= !is_crlf;
-        let is_canonical =
-            is_crlf && end == value_end && after_name.starts_with(SEPARATOR.as_bytes()) && value == SEPARATOR.len();
-        Ok(Some(FieldLine::in_head(name, is_canonical, [start, name_end, name_end + value, name_end + end])))
+        let is_canonical = is_crlf
+            && end == line_end
+            && separator.starts_with(SEPARATOR.as_bytes())
+            && value == name_end + SEPARATOR.len();
+        Ok(Some(FieldLine::in_head(name, is_canonical, [start, name_end, value, end])))
     }
 
     /// Parses one or more bytes that `is_part` accepts, up to a space.
@@ -204,50 +207,9 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Bytes of which the first that is wanted is found by one number.
-const WORD: usize = 8;
-
-const LOW_BITS: u64 = u64::from_ne_bytes([0x01; WORD]);
-const HIGH_BITS: u64 = u64::from_ne_bytes([0x80; WORD]);
-
-/// Returns the position of the first byte for which `mark` sets the highest bit, or the length. Of the bytes of a word, only
-/// the first mark has to be exact.
-#[inline(always)]
-fn first_marked(bytes: &[u8], mark: impl Fn(u64) -> u64) -> usize {
-    let (words, rest) = bytes.as_chunks::<WORD>();
-    for (index, word) in words.iter().enumerate() {
-        let marks = mark(u64::from_le_bytes(*word)) & HIGH_BITS;
-        if marks != 0 {
-            return index * WORD + marks.trailing_zeros() as usize / 8;
-        }
-    }
-    let in_rest = rest.iter().position(|&byte| mark(u64::from(byte)) & 0x80 != 0);
-    words.len() * WORD + in_rest.unwrap_or(rest.len())
-}
-
-/// Marks the first byte that is zero.
-fn mark_zero(word: u64) -> u64 {
-    word.wrapping_sub(LOW_BITS) & !word
-}
-
 /// Returns the position of the first byte that is not blank after a colon, or the length.
 fn value_start(bytes: &[u8]) -> usize {
     1 + bytes.iter().skip(1).take_while(|&&byte| is_blank(byte)).count()
-}
-
-/// Returns the position of the first control character but tab from `from` on, or the length (RFC 9110 section 5.5).
-#[inline(always)]
-fn value_end(bytes: &[u8], from: usize) -> usize {
-    let mark_control =
-        |word: u64| word.wrapping_sub(LOW_BITS * b' ' as u64) & !word | mark_zero(word ^ (LOW_BITS * 0x7f));
-    let mut end = from;
-    loop {
-        end += first_marked(bytes.get(end..).unwrap_or_default(), mark_control);
-        if bytes.get(end) != Some(&b'\t') {
-            return end;
-        }
-        end += 1;
-    }
 }
 
 fn is_name(bytes: &[u8]) -> bool {
