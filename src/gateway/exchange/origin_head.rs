@@ -84,10 +84,9 @@ fn write_forwarding(
 
 /// Rewrites the request for the origin, if it is a fetch for the cache.
 pub(in crate::gateway) fn prepare_fetch(journal: &mut Journal) {
-    let now = journal.worker().now();
-    let Known { config, request, classified, .. } = &mut *journal.known;
+    let Known { connection, config, request, classified, .. } = &mut *journal.known;
     if let Some(rules) = FetchRules::of_route(&config.settings, classified.route) {
-        journal.cache.prepare(request, rules, now);
+        journal.cache.prepare(request, rules, connection.worker.now());
     }
 }
 
