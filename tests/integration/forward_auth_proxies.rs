@@ -84,6 +84,83 @@ fn envoy_asks_by_ext_authz() {
     });
 }
 
+/// Envoy Gateway needs a cluster; Envoy itself runs with what its policies are translated to.
+#[test]
+fn policies_for_envoy_gateway_pass_what_the_gateway_reads_and_says() {
+    let text = std::fs::read_to_string(Path::new(FILES).join("envoy-gateway.yaml")).expect("a file of the repository");
+    let policies: Vec<Value> =
+        text.split("\n---\n").map(|policy| serde_saphyr::from_str(policy).expect("YAML")).collect();
+    let [security, client] = &policies[..] else { panic!("two policies: {policies:?}") };
+    let ask = &security["spec"]["extAuth"];
+    let exact = |names: &Value| -> Vec<Value> {
+        let names = names.as_array().expect("names").iter();
+        names.map(|name| json!({ "exact": name.as_str().expect("a name").to_lowercase() })).collect()
+    };
+    assert_eq!(
+        (&ask["failOpen"], &ask["http"]["backendRefs"]),
+        (&json!(false), &json!([{ "name": "tidegate", "port": 9092 }]))
+    );
+    let removed = &client["spec"]["headers"]["earlyRequestHeaders"]["remove"];
+    assert_eq!(removed, &ask["http"]["headersToBackend"], "a client could set what the gateway leaves out");
+
+    let (origin, gateway) = start();
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let address = Origin::free_address();
+    let file = std::fs::read_to_string(Path::new(FILES).join("envoy.yaml")).expect("a file of the repository");
+    let mut config: Value = serde_saphyr::from_str(&file).expect("YAML");
+    let [listener] = &mut config["static_resources"]["listeners"].as_array_mut().expect("listeners")[..] else {
+        panic!("one listener")
+    };
+    listener["address"]["socket_address"] = json!({ "address": "127.0.0.1", "port_value": address.port() });
+    let manager = &mut listener["filter_chains"][0]["filters"][0]["typed_config"];
+    let filters = manager["http_filters"].as_array_mut().expect("filters");
+    filters[0]["typed_config"]["mutations"]["request_mutations"] =
+        removed.as_array().expect("names").iter().map(|name| json!({ "remove": name })).collect();
+    let asks = &mut filters[1]["typed_config"];
+    asks["allowed_headers"]["patterns"] = exact(&ask["headersToExtAuth"]).into();
+    asks["http_service"]["path_prefix"] = ask["http"]["path"].clone();
+    asks["http_service"]["authorization_response"] =
+        json!({ "allowed_upstream_headers": { "patterns": exact(&ask["http"]["headersToBackend"]) } });
+    for (cluster, used) in [(0, origin.address()), (1, gateway.forward_auth_address())] {
+        let endpoints = &mut config["static_resources"]["clusters"][cluster]["load_assignment"]["endpoints"];
+        endpoints[0]["lb_endpoints"][0]["endpoint"]["address"]["socket_address"]["port_value"] = used.port().into();
+    }
+    let path = dir.path().join("envoy.json");
+    std::fs::write(&path, config.to_string()).expect("file is writable");
+    let mut command = InstalledClients::locate().envoy();
+    command.arg("--config-path").arg(path).args([
+        "--concurrency",
+        "1",
+        "--disable-hot-restart",
+        "--log-level",
+        "error",
+    ]);
+    let proxy = Proxy::start(command, address, dir);
+
+    let browser = "Accept-Language: en\r\nAccept-Encoding: gzip\r\nUpgrade-Insecure-Requests: 1\r\nReferer: http://example.com/\r\n\
+                   Sec-Fetch-Dest: document\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Site: same-origin\r\nSec-Fetch-User: ?1\r\n\
+                   Sec-CH-UA: \"Chromium\";v=\"140\"\r\nSec-CH-UA-Mobile: ?0\r\nSec-CH-UA-Platform: \"Linux\"\r\n";
+    let request = format!("GET /dear/1 HTTP/1.1\r\nHost: example.com\r\n{PERSON}{browser}{FORGED}\r\n");
+    let admitted = proxy.send(&request);
+    assert_eq!((admitted.status, &admitted.body[..]), (200, &b"page"[..]), "{admitted:?}");
+    let received = origin.last_request();
+    assert_eq!(received.fields.get("x-tidegate-class").map(String::as_str), Some("person"), "{}", received.head);
+    assert_eq!(received.fields.get("x-tidegate-operator"), None, "{}", received.head);
+    let refused = proxy.send(&format!("GET /dear/1 HTTP/1.1\r\nHost: example.com\r\n{BOT}{FORGED}\r\n"));
+    assert_refused(&refused);
+    assert_eq!(origin.received_requests().len(), 1, "a refused request is not forwarded");
+    let mut directly = Client::connect(gateway.forward_auth_address());
+    let asked = format!(
+        "GET /envoy/dear/1 HTTP/1.1\r\nHost: example.com\r\nX-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Proto: http\r\n{PERSON}{browser}\r\n"
+    );
+    assert_eq!(directly.send(asked).read_response().status, 200);
+    let log = gateway.read_log();
+    let seen: Vec<&Value> =
+        log.iter().filter(|line| line["class"] == "person").map(|line| &line["headers_seen"]).collect();
+    assert_eq!(seen.len(), 2, "{log:?}");
+    assert_eq!(seen[0], seen[1], "a field that the gateway reads does not reach it");
+}
+
 #[test]
 fn haproxy_asks_by_lua() {
     assert_asks("haproxy.cfg", |setup| {
