@@ -1,6 +1,6 @@
 """Run Tidegate for hours at half load through all that happens in years; judge memory and descriptors by a fit.
 
-usage: cargo build --release && scripts/measure soak [--minutes N] [--gateway FILE]
+usage: cargo build --release && scripts/measure soak [--minutes N] [--rate N] [--gateway FILE]
 
 In the first third of the time, each minute has a reload, a hand-over, a rotation of the log, a jump of the clock by hours, a full
 disk and a kill, so that no process lives long. In the rest, one process lives through all of them but hand-over and kill. The quota
@@ -44,6 +44,7 @@ FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
 
 def add_arguments(parser):
     parser.add_argument("--minutes", type=float, default=180)
+    parser.add_argument("--rate", type=float, help="requests a second; half of what the gateway can take by default")
     parser.add_argument("--seed", type=int, default=1, help="of the jumps of the clock")
     parser.add_argument("--samples", type=pathlib.Path, help="file for the samples, as CSV")
     parser.add_argument("--gateway", type=pathlib.Path, default=ROOT / "target/release/tidegate")
@@ -151,7 +152,7 @@ class Soak:
 
     def run(self):
         self.wait_until_ready()
-        rate = self.half_load()
+        rate = self.options.rate or self.half_load()
         # Two thirds of what is sent in a window.
         self.limit = int(rate * WINDOW * 2 / 3)
         self.gateway.write_settings(self.limit, 0)
@@ -179,7 +180,7 @@ class Soak:
         return ["h2load", "--h1", "-t1", f"-c{CONNECTIONS}", f"-D{seconds}", *options, url]
 
     def load(self):
-        """Sends half of what the gateway can take. A span ends with the connections that a kill has closed."""
+        """Sends the load. A span ends with the connections that a kill has closed."""
         while not self.is_over:
             subprocess.run(
                 self.h2load(3, [f"--rps={max(1, round(self.rate / CONNECTIONS))}"]), capture_output=True, check=False
