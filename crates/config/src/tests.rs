@@ -791,6 +791,8 @@ fn invalid_yaml_is_one_error_with_location() {
             "quotas:\n  api:\n    limit:10000\n    window: { fixed: 1d }\n",
             "3:10: invalid YAML: no space after a colon; write it like key: value",
         ),
+        ("a: 1\n---\nb: 1\n", "3:1: invalid YAML: a second document; remove the line with --- or ... before it"),
+        ("a: 1\n...\nb: 1\n", "3:1: invalid YAML: a second document; remove the line with --- or ... before it"),
         ("a: &x [*x]\n", "1:8: invalid YAML: an alias within its own value; write the value out"),
     ] {
         assert_eq!(config_errors(text), [error], "{text}");

@@ -53,6 +53,9 @@ pub(super) fn read(text: &str) -> (Node, Vec<ConfigError>) {
                 () if cause.starts_with("recursive references") => {
                     (location, "an alias within its own value", "write the value out")
                 }
+                () if cause.starts_with("multiple YAML documents") => {
+                    (location, "a second document", "remove the line with --- or ... before it")
+                }
                 () if cause.starts_with("recursion limit") => (location, "nested too deeply", "remove brackets"),
                 () => match colon_without_space(text, &location) {
                     Some(colon) => (colon, "no space after a colon", "write it like key: value"),
