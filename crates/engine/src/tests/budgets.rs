@@ -151,11 +151,7 @@ fn next_window_begins_without_usage() {
 #[test]
 fn clock_that_ran_ahead_and_is_set_back_gives_no_units_back() {
     let dir = tempfile::tempdir().expect("temporary directory");
-    let open = || {
-        let admission = admission_of(vec![with_budgets(budget(BudgetKey::Customer, 100))], &[(0, 1)]);
-        admission.engine().open_key_files(dir.path(), || NOON).expect("the directory is writable");
-        admission
-    };
+    let open = || customers_in(dir.path());
     let mut admission = open();
     let left = |admission: &Admission, now| {
         let usage = admission.budget_usage(QuotaId(0), ClassId(0), customer(1).customer, now).expect("it has budgets");
@@ -328,14 +324,17 @@ fn window_that_a_reload_cannot_record_admits_nothing() {
     assert_eq!(admitted(&started(dir.path(), quota), customer(1), ClassId(0), 20), 4);
 }
 
+/// Returns an admission with budgets of customers that are recorded in a directory, as after a start.
+fn customers_in(dir: &Path) -> Admission {
+    let admission = admission_of(vec![with_budgets(budget(BudgetKey::Customer, 100))], &[(0, 1)]);
+    admission.engine().open_key_files(dir, || NOON).expect("the directory is writable");
+    admission
+}
+
 #[test]
 fn usage_outlives_the_engine_without_a_shutdown() {
     let dir = tempfile::tempdir().expect("temporary directory");
-    let open = || {
-        let admission = admission_of(vec![with_budgets(budget(BudgetKey::Customer, 100))], &[(0, 1)]);
-        admission.engine().open_key_files(dir.path(), || NOON).expect("the directory is writable");
-        admission
-    };
+    let open = || customers_in(dir.path());
     let first = open();
     assert_eq!(admitted(&first, customer(1), ClassId(0), 7), 7);
     let in_flight = decide(&first, customer(2), ClassId(0)).permit.expect("units are left");
@@ -349,8 +348,7 @@ fn usage_outlives_the_engine_without_a_shutdown() {
 #[test]
 fn nothing_is_admitted_that_cannot_be_recorded() {
     let dir = tempfile::tempdir().expect("temporary directory");
-    let admission = admission_of(vec![with_budgets(budget(BudgetKey::Customer, 100))], &[(0, 1)]);
-    admission.engine().open_key_files(dir.path(), || NOON).expect("the directory is writable");
+    let admission = customers_in(dir.path());
     let read_only = KeyFile::read_only(dir.path(), "customer");
     let file = admission.counters()[0].replace_key_file(read_only);
     // The write fails after the decision; the next one knows.
@@ -366,11 +364,7 @@ fn nothing_is_admitted_that_cannot_be_recorded() {
 #[test]
 fn nothing_is_written_to_a_disk_that_does_not_sync() {
     let dir = tempfile::tempdir().expect("temporary directory");
-    let open = || {
-        let admission = admission_of(vec![with_budgets(budget(BudgetKey::Customer, 100))], &[(0, 1)]);
-        admission.engine().open_key_files(dir.path(), || NOON).expect("the directory is writable");
-        admission
-    };
+    let open = || customers_in(dir.path());
     let admission = open();
     let counter = &admission.counters()[0];
     let permits: Vec<_> = (0..6).map(|_| decide(&admission, customer(1), ClassId(0)).permit).collect();
@@ -389,11 +383,7 @@ fn nothing_is_written_to_a_disk_that_does_not_sync() {
 #[test]
 fn file_whose_sync_has_failed_is_replaced() {
     let dir = tempfile::tempdir().expect("temporary directory");
-    let open = || {
-        let admission = admission_of(vec![with_budgets(budget(BudgetKey::Customer, 100))], &[(0, 1)]);
-        admission.engine().open_key_files(dir.path(), || NOON).expect("the directory is writable");
-        admission
-    };
+    let open = || customers_in(dir.path());
     let admission = open();
     assert_eq!(admitted(&admission, customer(1), ClassId(0), 2), 2);
     let counter = &admission.counters()[0];
