@@ -187,7 +187,7 @@ impl Pacer {
                                 left,
                             ),
                         units: expected.units,
-                        burst: class.burst(forecast, week, left, burst),
+                        burst: burst.as_f64(),
                         priority: pacing.priorities.get(index).copied().unwrap_or_default(),
                         initial_share: class.initial_share,
                     });

@@ -94,14 +94,19 @@ impl PlanInput {
         let demand: f64 = self.paced_classes.iter().map(|class| class.units).sum();
         let weights: f64 = self.paced_classes.iter().map(|class| class.weight).sum();
         let surplus = (max_budget - demand).max(0.0);
-        let allocate = |(class, (by_weight, kept)): (&ClassDemand, (f64, f64))| ClassAllocation {
-            share: admit_share(kept, class.units),
-            units: by_weight.max(kept) + surplus * class.weight / weights,
+        let covering = self.covering_class();
+        let allocate = |(index, (class, (by_weight, kept))): (usize, (&ClassDemand, (f64, f64)))| {
+            let reserved = if covering == Some(index) { reserve(kept, class.units) } else { 0.0 };
+            ClassAllocation {
+                share: admit_share(kept - reserved, class.units),
+                units: by_weight.max(kept) + surplus * class.weight / weights,
+            }
         };
         let demand_margin = MARGIN_DEVIATIONS * self.unpaced_demand.variance.max(0.0).sqrt();
         let unpaced = self.unpaced_demand.units + demand_margin;
         let (expected, demanded) = (unpaced + kept.iter().sum::<f64>(), unpaced + demand);
-        let allocations = self.paced_classes.iter().zip(by_weight.into_iter().zip(kept)).map(allocate).collect();
+        let allocations =
+            self.paced_classes.iter().zip(by_weight.into_iter().zip(kept)).enumerate().map(allocate).collect();
         let units = |amount: f64| Units::from_milli((amount * 1000.0) as u64);
         Plan { earmarked: units(earmarked), expected: units(expected), demanded: units(demanded), allocations }
     }
@@ -131,6 +136,14 @@ impl PlanInput {
         kept
     }
 
+    /// Returns the class that covers what the others and unpaced classes use beyond their forecast: that of the lowest priority,
+    /// if another class has a higher one.
+    pub(super) fn covering_class(&self) -> Option<usize> {
+        let highest = self.paced_classes.iter().filter(|class| class.units > 0.0).map(|class| class.priority).max();
+        let lowest = self.indexes_by_priority().pop().filter(|_| self.is_share_based);
+        lowest.filter(|index| Some(self.paced_classes[*index].priority) < highest)
+    }
+
     /// Returns the indexes of the classes by priority, highest first; on a tie, in the order of the file.
     fn indexes_by_priority(&self) -> Vec<usize> {
         let mut indexes: Vec<usize> = (0..self.paced_classes.len()).collect();
@@ -154,6 +167,15 @@ impl PlanInput {
         }
         allocations
     }
+}
+
+/// Returns the part of the `units` of a class that is reserved to cover for others: half of them, but not more than the demand
+/// that is refused anyway.
+///
+/// What is left of its units then falls with the square root of the time, like the random variation of the demand ahead. Only its
+/// admit share has this limit: the units are planned.
+fn reserve(units: f64, demand: f64) -> f64 {
+    (units / 2.0).min((demand - units).max(0.0))
 }
 
 /// Returns `units / demand`, at most 1; 1 if `demand` is zero.
