@@ -130,7 +130,7 @@ impl Simulator {
                 ResourceKind::Page(_)
             )
             && self.returns.admit(
-                self.client_hasher.hash_one((request.client, request.user_agent)),
+                self.client_hasher.hash_one((request.client, request.user_agent, &request.path)),
                 u32::try_from(replayed.at.seconds()).unwrap_or(u32::MAX),
             )
     }
