@@ -5,6 +5,7 @@ use crate::support::client::Response;
 use crate::support::firefox::Firefox;
 use crate::support::gateway::TestGateway;
 use crate::support::origin::Origin;
+use crate::support::program::run;
 use crate::support::redis::RedisServer;
 use crate::support::wait::wait_until;
 use serde_json::{Value, json};
@@ -90,6 +91,25 @@ fn a_refused_browser_comes_back_by_itself_once() {
     };
     assert_eq!(logged(0), json!(["none", "stranger", "tier", 2]), "the reason stays the true one");
     assert_eq!(logged(1), json!(["new", "person", null, null]));
+}
+
+#[test]
+fn replay_asks_the_same_browsers_back() {
+    let origin = html_origin();
+    let gateway = TestGateway::with_rules(origin.address(), REFUSED_STRANGERS);
+    let asked = ["/a", "/b", "/a"].map(|path| browse(&gateway, "192.0.2.1", path, "").field("refresh") == "2");
+    assert_eq!(asked, [true, true, false]);
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let write = |name: &str, text: String| {
+        let file = dir.path().join(name);
+        std::fs::write(&file, text).expect("file is writable");
+        file.display().to_string()
+    };
+    let (yaml, log) = (write("tidegate.yaml", gateway.yaml()), write("access.log", gateway.read_log_text()));
+    let verdicts = run(&["replay", "--config", &yaml, "--verdicts", "-", &log], b"").output;
+    let verdicts = verdicts.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let challenged: Vec<bool> = verdicts.map(|verdict| verdict["verdict"] == "challenged").collect();
+    assert_eq!(challenged, asked);
 }
 
 #[test]

@@ -229,7 +229,13 @@ impl OperatorDemand {
                     true => self.excess += requested - usual,
                     false => surge.uncounted += requested - usual,
                 }
-                if self.recent.excess() < END_RATIO * surge.recent_excess() {
+                let is_less = |demand: DecayedDemand, seconds: f64, prior: f64| {
+                    demand.excess() + prior < END_RATIO * surge.excess_within(seconds)
+                };
+                // A few requests more or less in a minute say nothing.
+                let has_ended =
+                    is_less(self.recent, RECENT_SECONDS, 0.0) || is_less(self.minute, MINUTE_SECONDS, PRIOR_UNITS);
+                if has_ended {
                     self.surge = None;
                     self.recent.requested = self.recent.usual;
                 }
@@ -284,8 +290,8 @@ impl Surge {
         (self.units / self.seconds).max(0.0)
     }
 
-    /// Returns the excess that [`RECENT_SECONDS`] have if the rate has not changed.
-    fn recent_excess(&self) -> f64 {
-        self.rate() * RECENT_SECONDS * (1.0 - (-self.age / RECENT_SECONDS).exp())
+    /// Returns the excess of decayed demand with the time constant `seconds`, if the rate has not changed.
+    fn excess_within(&self, seconds: f64) -> f64 {
+        self.rate() * seconds * (1.0 - (-self.age / seconds).exp())
     }
 }

@@ -466,6 +466,15 @@ fn surge_is_believed_within_minutes_and_ends_with_it() {
         demand.update_surges(WeekTime((minute * 60) as f64), Timestamp::from_seconds(minute * 60));
     }
     assert!(demand.operators().forecast(Duration::from_secs(3600)) < 1e-9, "the surge is over");
+    let is_over_after = |seconds: u64| {
+        let (mut demand, _) = surging_demand(OperatorId(0), 50, 30);
+        demand.count_surges();
+        for second in (10..=seconds).step_by(10).map(|second| (48 * 60 + 30) * 60 + second) {
+            demand.update_surges(WeekTime(second as f64), Timestamp::from_seconds(second));
+        }
+        demand.operators().forecast(Duration::from_secs(3600)) < 1e-9
+    };
+    assert!(!is_over_after(20) && is_over_after(90), "a large one ends within two minutes");
 }
 
 #[test]
