@@ -1,7 +1,7 @@
 use super::bucket::{PacingBucket, PacingRate, PacingRefused};
 use super::demand::{DemandForecast, DemandModel};
 use super::pacer::{Pacer, QuotaTotals};
-use super::plan::{ClassAllocation, ClassDemand, PlanInput};
+use super::plan::{ClassDemand, PlanInput};
 use super::week::{HOURS_PER_WEEK, HourProfile, WeekTime};
 use super::*;
 use crate::Timestamp;
@@ -961,12 +961,13 @@ proptest! {
             (class.priority, class.initial_share) = (*priority, share.map(Share::from_millionths));
         }
         let plan = input.plan();
-        let admitted = |(index, (part, class)): (usize, (&ClassAllocation, &(f64, f64, u8, Option<u32>)))| {
+        let mut used = 0.0;
+        for (index, (part, class)) in plan.allocations.iter().zip(&paced).enumerate() {
             let admitted = part.share.ratio() * class.1;
+            let is_covering = input.covering_class() == Some(index);
             // The reserve is half of the units, or the demand that is refused.
-            if input.covering_class() == Some(index) { (2.0 * admitted).min((admitted + class.1) / 2.0) } else { admitted }
-        };
-        let used: f64 = plan.allocations.iter().zip(&paced).enumerate().map(admitted).sum();
+            used += if is_covering { (2.0 * admitted).min((admitted + class.1) / 2.0) } else { admitted };
+        }
         let demand: f64 = paced.iter().map(|class| class.1).sum();
         // Shares are rounded to millionths. Admit shares of a window may leave a hundredth of the limit unused.
         let unused = if is_share_based { 100.0 } else { 0.0 };
