@@ -116,6 +116,22 @@ fn private_classes_are_omitted_and_units_are_optional() {
 }
 
 #[test]
+fn class_of_a_purpose_has_its_operators_only_and_classes_by_other_conditions_are_private() {
+    let origin = Origin::plain();
+    let rules = "crawl_policy: on\nclasses:\n  - { name: secret, when: { header: { x-partner: acme } } }\n  \
+                 - { name: training, when: { purpose: training }, block: true }\n  \
+                 - { name: rest }";
+    let gateway = TestGateway::with_rules(origin.address(), rules);
+    let (policy, page) = (policy_json(&gateway), get_policy(&gateway, BROWSER).text());
+    let class_of = |operator| find_named(&policy["operators"], operator)["class"].clone();
+    assert_eq!(["gptbot", "googlebot"].map(class_of), ["training", "rest"]);
+    let names: Vec<&Value> = policy["classes"].as_array().expect("a list").iter().map(|class| &class["name"]).collect();
+    assert_eq!(names, ["training", "rest"]);
+    assert_eq!(find_named(&policy["classes"], "training")["purposes"], json!(["training"]));
+    assert!(page.contains("Purposes: training"), "{page}");
+}
+
+#[test]
 fn document_is_never_refused_nor_charged() {
     let origin = Origin::plain();
     let gateway = TestGateway::with_rules(origin.address(), &enabled_rules());

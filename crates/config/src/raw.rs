@@ -208,10 +208,11 @@ pub(super) struct File {
     /// The document is JSON, or HTML for clients that accept it. It is generated from memory at most every 10 s, costs
     /// nothing, takes no token and is never refused to GET and HEAD. A request with another method is decided as usual
     /// and, if admitted, gets 405 and is charged nothing. Ratios are rounded to hundredths. It never contains keys,
-    /// addresses, address lists, operators that only the file defines, classes that need one of these, classes that no
-    /// bot can match, and quotas and rules in shadow mode. Built-in operators are included whatever the file changes; a
-    /// class that names both kinds is shown with the built-in ones. A blocked class has neither bucket nor quotas
-    /// there. `crawl_delay_s` of a class is present if it is the same for all its crawlers.
+    /// addresses, address lists, operators that only the file defines, classes that need one of these or have another
+    /// condition than kind, operator, purpose and user agent, classes that no bot can match, and quotas and rules in
+    /// shadow mode. Built-in operators are included whatever the file changes; a class that names both kinds is shown
+    /// with the built-in ones. A blocked class has neither bucket nor quotas there. `crawl_delay_s` of a class is
+    /// present if it is the same for all its crawlers.
     pub crawl_policy: CrawlPolicyDocument,
     /// Access log and log level. A change takes effect at the next start.
     pub log: log::Log,

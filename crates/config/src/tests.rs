@@ -236,6 +236,26 @@ fn crawl_delay_of_api_key_class_is_unpublished() {
 }
 
 #[test]
+fn crawl_delay_of_a_class_that_robots_txt_cannot_name_is_a_warning() {
+    let settings = |when: &str| {
+        self::settings(&format!(
+            "origin: {{ url: http://o }}\nclasses: [{{ name: slow, when: {{ {when} }}, crawl_delay: 9s }}]\n"
+        ))
+    };
+    let is_warned = |settings: &Settings| {
+        settings.warnings.iter().any(|warning| warning.starts_with("classes[0].crawl_delay: not in robots.txt"))
+    };
+    for when in ["purpose: training", "user_agent: slow", "header: x-slow", "path: /slow, kind: verified_bot"] {
+        let settings = settings(when);
+        assert_eq!((is_warned(&settings), settings.robots.delays), (true, CrawlDelays::default()), "{when}");
+    }
+    for when in ["kind: verified_bot", "operator: bingbot", "kind: [verified_bot, declared_bot]"] {
+        let settings = settings(when);
+        assert!(!is_warned(&settings) && settings.robots.delays != CrawlDelays::default(), "{when}");
+    }
+}
+
+#[test]
 fn crawl_policy_is_served_only_when_enabled() {
     let policy = |yaml: &str| {
         let settings = settings(&format!("origin: {{ url: http://o }}\n{yaml}"));

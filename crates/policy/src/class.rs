@@ -227,26 +227,38 @@ impl ClassMatcher {
 
     /// Returns true if every client matches.
     pub fn matches_all(&self) -> bool {
-        let Self { kinds, operators, user_agents, addresses, lists, keys, certificates, sessions, .. } = self;
-        kinds.is_empty()
-            && operators.is_empty()
-            && user_agents.is_empty()
+        self.kinds.is_empty() && self.matches_all_of_kinds() && self.purposes.is_empty()
+    }
+
+    /// Returns true if every client of the kinds and purposes matches.
+    fn matches_all_of_kinds(&self) -> bool {
+        self.operators.is_empty()
+            && self.user_agents.is_empty()
+            && self.sessions.is_empty()
+            && self.depends_on_crawler_only()
+    }
+
+    /// Returns true if nothing decides but what a crawler is: kind, operator, purpose and user agent. A crawler has no
+    /// session, so that a condition which accepts this does not count.
+    pub fn depends_on_crawler_only(&self) -> bool {
+        let Self { kinds: _, operators: _, purposes: _, user_agents: _, sessions, .. } = self;
+        let Self { addresses, lists, keys, certificates, fields, asns, countries, paths, hosts, methods, .. } = self;
+        (sessions.is_empty() || sessions.contains(&Session::None))
             && addresses.is_empty()
             && lists.is_empty()
             && keys.is_none()
             && certificates.is_empty()
-            && self.fields.is_empty()
-            && sessions.is_empty()
-            && self.purposes.is_empty()
-            && self.asns.is_empty()
-            && self.countries.is_empty()
-            && !self.depends_on_request()
+            && fields.is_empty()
+            && asns.is_empty()
+            && countries.is_empty()
+            && paths.is_empty()
+            && hosts.is_empty()
+            && methods.is_empty()
     }
 
     /// Returns true if the class is for the crawlers of `purpose`, without another condition than their kind.
     pub fn is_for(&self, purpose: Purpose) -> bool {
-        let others = Self { kinds: Vec::new(), purposes: Vec::new(), ..self.clone() };
-        self.purposes.contains(&purpose) && others.matches_all()
+        self.purposes.contains(&purpose) && self.matches_all_of_kinds()
     }
 
     /// Returns true if requests of one client may be in different classes.

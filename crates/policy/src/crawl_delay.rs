@@ -1,9 +1,9 @@
 //! Crawl delays advertised in robots.txt: minimum seconds between two requests of a crawler.
 
 use super::Timestamp;
-use super::address_lists::ListSet;
 use super::class::{Class, ClientKind};
 use super::ids::{ClassId, OperatorId, QuotaId};
+use super::purpose::Purpose;
 use super::rules::Rules;
 use super::time::ceil_seconds;
 use super::units::Units;
@@ -84,18 +84,21 @@ pub fn clamp_to_seconds(delay: Duration) -> u32 {
     u32::try_from(ceil_seconds(delay)).unwrap_or(MAX_DELAY_S).clamp(MIN_DELAY_S, MAX_DELAY_S)
 }
 
-/// Returns the class of a bot of `kind` and `operator`. Skips classes with any other condition.
-pub fn find_bot_class(classes: &[Class], kind: ClientKind, operator: Option<OperatorId>) -> Option<ClassId> {
+/// Returns the class of a bot of `kind` and `operator`, which fetches pages for `purpose`. Skips classes with any other
+/// condition.
+pub fn find_bot_class(
+    classes: &[Class],
+    kind: ClientKind,
+    operator: Option<OperatorId>,
+    purpose: Option<Purpose>,
+) -> Option<ClassId> {
     let matches = |class: &Class| {
         let matcher = &class.matcher;
         (matcher.kinds.is_empty() || matcher.kinds.contains(&kind))
             && (matcher.operators.is_empty() || operator.is_some_and(|operator| matcher.operators.contains(&operator)))
+            && (matcher.purposes.is_empty() || purpose.is_some_and(|purpose| matcher.purposes.contains(&purpose)))
             && matcher.user_agents.is_empty()
-            && matcher.addresses.is_empty()
-            && matcher.lists == ListSet::default()
-            && matcher.keys.is_none()
-            && matcher.certificates.is_empty()
-            && !matcher.depends_on_request()
+            && matcher.depends_on_crawler_only()
     };
     classes.iter().position(matches).map(ClassId::from_index)
 }
@@ -154,12 +157,14 @@ impl AdvisedDelay {
 mod tests {
     use super::*;
     use crate::ListId;
-    use crate::class::{ApiKeys, ClassMatcher, KeyCondition};
+    use crate::address_lists::ListSet;
+    use crate::class::{ApiKeys, ClassMatcher, FieldCondition, KeyCondition};
     use crate::cost::Cost;
     use crate::fixtures;
     use crate::identity::CredentialSource;
     use crate::network::IpPrefix;
     use crate::route::Route;
+    use crate::session::Session;
     use crate::words::Words;
 
     #[test]
@@ -216,20 +221,30 @@ mod tests {
     }
 
     #[test]
-    fn class_of_a_bot_has_no_condition_but_kind_and_operator() {
+    fn class_of_a_bot_has_no_condition_but_kind_operator_and_purpose() {
         const OPERATOR: OperatorId = OperatorId(1);
         let any = ClassMatcher::default;
         let source = CredentialSource::Header(http::HeaderName::from_static("x-api-key"));
         let find = |matcher: ClassMatcher, kind, operator| {
-            find_bot_class(&[Class { matcher, ..fixtures::class("bot") }], kind, operator).is_some()
+            let purpose = Some(Purpose::Search);
+            find_bot_class(&[Class { matcher, ..fixtures::class("bot") }], kind, operator, purpose).is_some()
         };
         for matcher in [
             ClassMatcher { user_agents: Words::new(vec!["bot".into()]).expect("few words"), ..any() },
             ClassMatcher { addresses: IpPrefix::parse("::/0").into_iter().collect(), ..any() },
             ClassMatcher { lists: ListSet::from_ids([ListId(0)]), ..any() },
-            ClassMatcher { keys: Some(KeyCondition::Given(ApiKeys { source, values: Vec::new() })), ..any() },
+            ClassMatcher {
+                keys: Some(KeyCondition::Given(ApiKeys { source: source.clone(), values: Vec::new() })),
+                ..any()
+            },
             ClassMatcher { kinds: vec![ClientKind::Human], ..any() },
             ClassMatcher { operators: vec![OperatorId(2)], ..any() },
+            ClassMatcher { purposes: vec![Purpose::Training], ..any() },
+            ClassMatcher { fields: vec![FieldCondition { source, values: Vec::new() }], ..any() },
+            ClassMatcher { sessions: vec![Session::New, Session::Known], ..any() },
+            ClassMatcher { asns: vec![64496], ..any() },
+            ClassMatcher { countries: "DE".parse().into_iter().collect(), ..any() },
+            ClassMatcher { methods: vec![http::Method::GET], ..any() },
         ] {
             assert!(!find(matcher.clone(), ClientKind::VerifiedBot, Some(OPERATOR)), "{matcher:?}");
         }
@@ -241,6 +256,12 @@ mod tests {
         ] {
             assert_eq!(find(verified(), kind, operator), is_found, "{kind:?} {operator:?}");
             assert!(find(any(), kind, operator));
+        }
+        for matcher in [
+            ClassMatcher { purposes: vec![Purpose::Training, Purpose::Search], ..any() },
+            ClassMatcher { sessions: vec![Session::None], ..any() },
+        ] {
+            assert!(find(matcher.clone(), ClientKind::DeclaredBot, None), "{matcher:?}");
         }
     }
 

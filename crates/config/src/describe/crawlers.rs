@@ -146,7 +146,7 @@ struct CrawlDelayGroup<'a> {
 fn group_delays<'a>(delays: &CrawlDelays, classes: &[Class], operators: &'a [String]) -> Vec<CrawlDelayGroup<'a>> {
     let mut groups: Vec<CrawlDelayGroup<'a>> = Vec::new();
     for &(operator, delay) in &delays.per_operator {
-        let class = crawl_delay::find_bot_class(classes, ClientKind::VerifiedBot, Some(operator));
+        let class = crawl_delay::find_bot_class(classes, ClientKind::VerifiedBot, Some(operator), None);
         let name = operators.get(operator.index()).map_or("?", String::as_str);
         match groups.iter_mut().find(|group| (group.class, group.delay) == (class, delay)) {
             Some(group) => group.operators.push(name),

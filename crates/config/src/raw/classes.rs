@@ -65,6 +65,9 @@ section! {
         /// cache robots.txt for a day; a reload recalculates it. `auto` is never above 30 s: if the budget needs more,
         /// it is used up early, and `tidegate check` reports when. A class by kind counts as one crawler: if there are
         /// several, name the operators or write a duration.
+        ///
+        /// robots.txt names crawlers only by their operator: the delay of a class with other conditions than kind and
+        /// operator is not in it, unless it names them.
         crawl_delay: CrawlDelay;
     }
 }

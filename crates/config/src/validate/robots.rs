@@ -54,7 +54,10 @@ fn delays(raw: &[raw::classes::Class], classes: &[Class], operators: &[&str], re
         }
         let RawCrawlDelay::ByOperator(named) = &class.crawl_delay else {
             class_delays.push(match &class.crawl_delay {
-                RawCrawlDelay::All(delay) => Some(crawl_delay(delay, index, &path, report)),
+                RawCrawlDelay::All(delay) => {
+                    warn_unknown_crawlers(when, &path, report);
+                    Some(crawl_delay(delay, index, &path, report))
+                }
                 _ => None,
             });
             continue;
@@ -80,7 +83,7 @@ fn delays(raw: &[raw::classes::Class], classes: &[Class], operators: &[&str], re
         }
     }
     let bot_delay = |kind, operator| {
-        let class = crawl_delay::find_bot_class(classes, kind, operator)?;
+        let class = crawl_delay::find_bot_class(classes, kind, operator, None)?;
         class_delays.get(class.index()).copied().flatten()
     };
     for operator in (0..operators.len()).map(OperatorId::from_index) {
@@ -97,6 +100,15 @@ fn delays(raw: &[raw::classes::Class], classes: &[Class], operators: &[&str], re
 fn can_match_crawlers(when: &ClassMatcher) -> bool {
     when.kinds.is_empty()
         || when.kinds.iter().any(|kind| matches!(kind, ClientKind::VerifiedBot | ClientKind::DeclaredBot))
+}
+
+/// Warns about a delay for a class whose crawlers robots.txt cannot name: it names operators.
+fn warn_unknown_crawlers(when: &ClassMatcher, path: &SettingPath, report: &mut Diagnostics) {
+    if !(when.user_agents.is_empty() && when.purposes.is_empty() && when.depends_on_crawler_only()) {
+        report.warning(format!(
+            "{path}: not in robots.txt, because the class has other conditions than kind and operator; name the operators: crawl_delay: {{ bingbot: 30s }}"
+        ));
+    }
 }
 
 fn crawl_delay(delay: &Delay, class: usize, path: &SettingPath, report: &mut Diagnostics) -> CrawlDelay {

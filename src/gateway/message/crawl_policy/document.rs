@@ -2,14 +2,15 @@
 
 use crate::gateway::message::crawl_delay::AdvertisedDelays;
 use serde::Serialize;
+use std::iter;
 use tidegate_access_log::rfc3339;
 use tidegate_config::settings::{self, Settings};
 use tidegate_crawlers::verify::OperatorTable;
 use tidegate_engine::QuotaView;
-use tidegate_policy::address_lists::ListSet;
 use tidegate_policy::class::{Class, ClassMatcher};
 use tidegate_policy::crawl_delay::find_bot_class;
 use tidegate_policy::identity::KeySource;
+use tidegate_policy::purpose::Purpose;
 use tidegate_policy::quota::Quota;
 use tidegate_policy::terms::UsageTerms;
 use tidegate_policy::{ClassId, ClientKind, OperatorId, ProofMethod, Timestamp, Units};
@@ -76,6 +77,8 @@ pub(super) struct ClassEntry<'a> {
     pub(super) kinds: Vec<&'static str>,
     pub(super) operators: Vec<&'a str>,
     pub(super) user_agents: &'a [String],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) purposes: Vec<&'static str>,
     /// True if the class is blocked; then it has no bucket and no quotas.
     pub(super) blocked: bool,
     /// Crawl delay in seconds, if all of the class have the same. That of each operator is beside its name.
@@ -235,6 +238,7 @@ impl<'a> PolicyContext<'a, '_> {
             kinds: class.matcher.kinds.iter().map(|kind| kind.name()).collect(),
             operators: class.matcher.operators.iter().filter_map(|id| self.public_name(*id)).collect(),
             user_agents: &class.matcher.user_agents,
+            purposes: class.matcher.purposes.iter().map(|purpose| purpose.name()).collect(),
             blocked,
             crawl_delay_s: self.crawl_delay_of_class(id),
             bucket,
@@ -276,17 +280,17 @@ impl<'a> PolicyContext<'a, '_> {
     /// Returns true for classes that match bots by public criteria. Other classes, and operators that only this site
     /// has, are private agreements with a client.
     fn is_public(&self, matcher: &ClassMatcher) -> bool {
-        let has_private_criteria =
-            matcher.keys.is_some() || !matcher.addresses.is_empty() || matcher.lists != ListSet::default();
         let has_only_private_operators =
             !matcher.operators.is_empty() && matcher.operators.iter().all(|id| self.public_name(*id).is_none());
-        !(has_private_criteria || has_only_private_operators || matcher.depends_on_request())
-            && matcher.kinds != [ClientKind::Human]
+        matcher.depends_on_crawler_only() && !has_only_private_operators && matcher.kinds != [ClientKind::Human]
     }
 
     /// Returns true if a bot can be in the class, given the order of classes. A match by user agent counts as possible.
     fn accepts_bots(&self, class: ClassId, matcher: &ClassMatcher) -> bool {
-        let accepts = |kind| find_bot_class(&self.settings.rules.classes, kind, None) == Some(class);
+        let purposes = || iter::once(None).chain(Purpose::ALL.map(Some));
+        let accepts = |kind| {
+            purposes().any(|purpose| find_bot_class(&self.settings.rules.classes, kind, None, purpose) == Some(class))
+        };
         let mut operators = (0..).map(OperatorId).take(self.operators.names().count());
         !matcher.user_agents.is_empty()
             || ClientKind::ALL.into_iter().filter(|kind| *kind != ClientKind::Human).any(accepts)
@@ -294,11 +298,16 @@ impl<'a> PolicyContext<'a, '_> {
     }
 
     fn class_of_operator(&self, operator: OperatorId) -> Option<ClassId> {
-        find_bot_class(&self.settings.rules.classes, ClientKind::VerifiedBot, Some(operator))
+        find_bot_class(
+            &self.settings.rules.classes,
+            ClientKind::VerifiedBot,
+            Some(operator),
+            self.operators.purpose(operator),
+        )
     }
 
     fn class_of_others(&self) -> Option<ClassId> {
-        find_bot_class(&self.settings.rules.classes, ClientKind::DeclaredBot, None)
+        find_bot_class(&self.settings.rules.classes, ClientKind::DeclaredBot, None, None)
     }
 
     fn class_name(&self, class: ClassId) -> Option<&'a str> {

@@ -55,6 +55,7 @@ fn write_class(class: &ClassEntry<'_>, out: &mut String) -> fmt::Result {
         ("Kinds", kinds.join(", ")),
         ("Operators", class.operators.join(", ")),
         ("User agents", class.user_agents.join(", ")),
+        ("Purposes", class.purposes.join(", ")),
     ];
     for (label, values) in criteria.iter().filter(|(_, values)| !values.is_empty()) {
         writeln!(out, "<li>{label}: {}</li>", Escaped(values))?;
