@@ -85,6 +85,7 @@ fn request_of_a_trusted_sender_continues_its_trace() {
     assert!(server.start_time_unix_nano <= client.start_time_unix_nano);
     assert!(client.end_time_unix_nano <= server.end_time_unix_nano, "{spans:?}");
     assert_eq!((server.name.as_str(), text(server, "url.path")), ("GET /item/*", "/item/1"));
+    assert_eq!((text(server, "url.scheme"), text(server, "server.address")), ("http", "example.com"));
     assert!(!format!("{spans:?}").contains("secret"));
 
     let request = origin.last_request();

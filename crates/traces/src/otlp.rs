@@ -102,13 +102,14 @@ impl Exporter {
     fn gateway_span(&self, spans: Spans) -> SpanData {
         let context = spans.context;
         let name = format!("{} {}", spans.method, spans.route);
+        let (address, port) = address_and_port(&spans.host);
         let mut attributes = vec![
             KeyValue::new("http.request.method", spans.method),
             KeyValue::new("http.route", spans.route),
             KeyValue::new("http.response.status_code", i64::from(spans.status)),
             KeyValue::new("http.response.body.size", i64::try_from(spans.bytes).unwrap_or(i64::MAX)),
             KeyValue::new("network.protocol.version", spans.version),
-            KeyValue::new("server.address", spans.host),
+            KeyValue::new("server.address", address.to_owned()),
             KeyValue::new("url.path", spans.path),
             KeyValue::new("user_agent.original", spans.user_agent),
             KeyValue::new("client.address", spans.client.to_string()),
@@ -116,6 +117,8 @@ impl Exporter {
             KeyValue::new("tidegate.class", spans.class),
             KeyValue::new("tidegate.kind", spans.kind),
         ];
+        attributes.extend(spans.scheme.map(|scheme| KeyValue::new("url.scheme", scheme)));
+        attributes.extend(port.map(|port| KeyValue::new("server.port", i64::from(port))));
         if let Some(reason) = spans.refusal {
             attributes.push(KeyValue::new("tidegate.reason", reason.name()));
         }
@@ -241,6 +244,12 @@ struct Span {
     error: Option<String>,
 }
 
+/// Returns the address and the port of a host such as `example.com:8080`.
+fn address_and_port(host: &str) -> (&str, Option<u16>) {
+    let parts = host.rsplit_once(':').and_then(|(address, port)| Some((address, port.parse().ok()?)));
+    parts.map_or((host, None), |(address, port)| (address, Some(port)))
+}
+
 fn system_time(time: Timestamp) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_nanos(time.0)
 }
@@ -252,6 +261,20 @@ fn error_of(url: &ReceiverUrl, error: &dyn std::error::Error) -> ExportError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn host_is_split_into_address_and_port() {
+        for (host, parts) in [
+            ("example.com", ("example.com", None)),
+            ("example.com:8080", ("example.com", Some(8080))),
+            ("[2001:db8::1]", ("[2001:db8::1]", None)),
+            ("[2001:db8::1]:443", ("[2001:db8::1]", Some(443))),
+            ("example.com:99999", ("example.com:99999", None)),
+            (":", (":", None)),
+        ] {
+            assert_eq!(address_and_port(host), parts, "{host}");
+        }
+    }
 
     #[test]
     fn fields_of_the_environment_are_sent_or_reported() {

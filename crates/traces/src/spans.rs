@@ -4,6 +4,7 @@ use super::context::TraceContext;
 use std::net::IpAddr;
 use std::time::Duration;
 use tidegate_access_log::{Record, RecordedOutcome};
+use tidegate_policy::bot_detection::HeadersSeen;
 use tidegate_policy::{Reason, Timestamp};
 
 /// Longest text of a client in a span, in bytes.
@@ -24,6 +25,8 @@ pub struct Spans {
     pub method: String,
     /// Route, as its `match` is written.
     pub route: String,
+    /// `http` or `https`; `None` if the request was rejected before that was read.
+    pub scheme: Option<&'static str>,
     /// Host that the client asked for.
     pub host: String,
     /// Path without the query, which may have secrets.
@@ -79,6 +82,7 @@ impl Spans {
             duration: response.total,
             method: request.method.to_string(),
             route: decision.route_name.to_owned(),
+            scheme: scheme(client.headers_seen),
             host: text(request.host),
             path: text(request.path.as_bytes()),
             user_agent: text(request.user_agent),
@@ -99,6 +103,10 @@ impl Spans {
             origin,
         }
     }
+}
+
+fn scheme(seen: HeadersSeen) -> Option<&'static str> {
+    seen.contains(HeadersSeen::INSPECTED).then(|| if seen.contains(HeadersSeen::TLS) { "https" } else { "http" })
 }
 
 /// Returns the beginning of what a client has sent.
