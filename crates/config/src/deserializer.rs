@@ -27,6 +27,7 @@ pub(super) fn read<T: DeserializeOwned + Default>(
     errors: &mut Vec<ConfigError>,
 ) -> T {
     let mut context = ReadContext { source_map, invalid: HashMap::new() };
+    let unset: Vec<SettingPath> = errors.iter().map(|error| error.path.clone()).collect();
     for _ in 0..MAX_ERRORS {
         let root = ValueDeserializer { value: root, path: SettingPath::ROOT, context: &context };
         let error = match T::deserialize(root) {
@@ -34,8 +35,14 @@ pub(super) fn read<T: DeserializeOwned + Default>(
             Err(error) => error,
         };
         let (path, location) = error.location.unwrap_or((SettingPath::ROOT, SourceLocation::START));
-        // A list without its invalid items may be outside of its bound, which they would not be if they were valid.
-        if error.kind != ErrorKind::Bound || !context.invalid.keys().any(|invalid| invalid.is_within(&path)) {
+        let is_reported = match error.kind {
+            // A list without its invalid items may be outside of its bound, which they would not be if they were valid.
+            ErrorKind::Bound => context.invalid.keys().any(|invalid| invalid.is_within(&path)),
+            // A value whose variable is not set is empty.
+            ErrorKind::Type => unset.contains(&path),
+            ErrorKind::UnknownKey | ErrorKind::Other => false,
+        };
+        if !is_reported {
             errors.push(ConfigError { location, path: path.clone(), message: error.message, hint: error.hint });
         }
         if context.invalid.insert(path, error.keep_empty) == Some(error.keep_empty) {
@@ -93,6 +100,9 @@ fn form_of(path: &SettingPath) -> Option<&'static str> {
     Some(match path.keys().collect::<Vec<_>>()[..] {
         ["bot_detection"] => "write bot_detection: { enabled: false } to disable it",
         ["cache"] => "write cache: {} to cache with the defaults, or leave the section out for no cache",
+        ["forward_auth"] => "write forward_auth: { listen: 127.0.0.1:9092 }, or leave the section out for no listener",
+        ["traces"] => "write traces: { endpoint: \"http://127.0.0.1:4318\" }, or leave the section out for no traces",
+        ["verify", "signatures"] => "write signatures: { enabled: false } to disable it",
         ["listen"] => "write an address and a port, such as 127.0.0.1:8080, or 0.0.0.0:8080 for all addresses",
         ["origin"] => "write origin: http://127.0.0.1:3000",
         ["origins"] => "write origins: { shop: http://127.0.0.1:3000, api: http://127.0.0.1:3001 }",
@@ -100,6 +110,10 @@ fn form_of(path: &SettingPath) -> Option<&'static str> {
         ["quotas", .., "window"] | ["scopes", .., "quota", "window"] => {
             "write { calendar: day, zone: America/Los_Angeles, at: \"00:00\" } or { fixed: 24h }"
         }
+        [listen, "tls"] if listen.starts_with("listen") => {
+            "write tls: { certificate: tls/site.pem, key: tls/site.key }, or { acme: { domains: [example.com] } }"
+        }
+        [listen, "tls", "acme"] if listen.starts_with("listen") => "write acme: { domains: [example.com] }",
         [route, "cost"] if route.starts_with("routes[") => "write the units by quota, such as { api: 1 }",
         _ => return None,
     })
@@ -130,6 +144,9 @@ fn place_of(path: &SettingPath) -> &'static str {
         }
         [route, "cache", key] if route.starts_with("routes[") && Cache::KEYS.contains(&key) => {
             "it is for all routes: write it in the section cache at the top level, such as cache: { stale_when_refused: 30d }; "
+        }
+        [route, "header" | "headers" | "cookie"] if route.starts_with("routes[") => {
+            "the route of a request follows from its host, path, method, query and JSON body alone; "
         }
         [.., "crawl_delay"] => "write it at a class, classes: [{ name: bot, crawl_delay: 10s }]; ",
         _ => "",

@@ -864,6 +864,21 @@ fn duplicate_key_is_reported_with_other_errors() {
 }
 
 #[test]
+fn variable_that_is_not_set_is_one_error() {
+    for (yaml, names) in [
+        ("admin: { listen: 0.0.0.0:9090, token: '${A}' }", &["A"][..]),
+        ("listen: { address: 127.0.0.1:8080, tls: { certificate: '${A}', key: '${B}' } }", &["A", "B"]),
+        ("classes: [{ name: p, when: { api_key: { header: x-k, value: '${A}' } } }]", &["A"]),
+        ("traces: { endpoint: '${A}' }\nnotify: [{ webhook: '${B}' }]", &["A", "B"]),
+    ] {
+        let errors = config_errors_with(&with_origin(yaml), &[]);
+        let is_unset =
+            |(error, name): (&String, &&str)| error.contains(&format!("environment variable {name} is not set"));
+        assert!(errors.len() == names.len() && errors.iter().zip(names).all(is_unset), "{errors:?}");
+    }
+}
+
+#[test]
 fn environment_error_names_the_variable() {
     let environment = [
         ("TIDEGATE__ORIGIN__ULR", "http://a"),
@@ -1368,6 +1383,26 @@ fn each_invalid_value_is_reported() {
         (
             "bot_detection: { threshold: 100000 }".into(),
             "2:29: bot_detection.threshold: found 100000, needs 50 to 1000; write 100, or `enabled: false` to disable it",
+        ),
+        (
+            "verify: { signatures: off }".into(),
+            "2:23: verify.signatures: found \"off\", needs keys with values; write signatures: { enabled: false } to disable it",
+        ),
+        (
+            "traces: on".into(),
+            "2:9: traces: found \"on\", needs keys with values; write traces: { endpoint: \"http://127.0.0.1:4318\" }, or leave the section out for no traces",
+        ),
+        (
+            "listen: [{ address: \"0.0.0.0:443\", tls: on }]".into(),
+            "2:41: listen[0].tls: found \"on\", needs keys with values; write tls: { certificate: tls/site.pem, key: tls/site.key }, or { acme: { domains: [example.com] } }",
+        ),
+        (
+            "forward_auth: 127.0.0.1:9092".into(),
+            "2:15: forward_auth: found \"127.0.0.1:9092\", needs keys with values; write forward_auth: { listen: 127.0.0.1:9092 }, or leave the section out for no listener",
+        ),
+        (
+            "routes: [{ match: /, header: { x-beta: \"1\" } }]".into(),
+            "2:22: routes[0].header: unknown key \"header\"; the route of a request follows from its host, path, method, query and JSON body alone; known here: match, case, trailing_slash, host, method, query, json, cost, origin, rewrite, scopes, sample_latency, stream, response_timeout, cache, compress, redirect, request_headers, response_headers",
         ),
         (
             "bot_detection: off".into(),

@@ -102,8 +102,10 @@ fn tls(keys: &TlsKeys, path: &SettingPath, report: &mut Diagnostics) -> Tls {
             Vec::new()
         }
         (false, _) => {
+            let is_reported =
+                [path.certificates(), path.certificate(), path.key()].iter().any(|path| report.has_error_at(path));
             let path = path.certificates();
-            if certificates.is_empty() && !report.has_error_at(&path) {
+            if certificates.is_empty() && !is_reported {
                 let hint = "write tls: { certificate: tls/site.pem, key: tls/site.key }, or tls: { acme: { domains: [example.com] } }";
                 report.error(&path, "no certificate", hint);
             }

@@ -31,7 +31,8 @@ pub(super) fn admin(raw: &raw::File, listen: &[Listener], report: &mut Diagnosti
             "write another port, such as admin: { listen: 127.0.0.1:9091 }, or admin: off",
         );
     }
-    if !address.is_local() && keys.token.is_none() {
+    // A token whose variable is not set is reported there.
+    if !address.is_local() && keys.token.is_none() && !report.has_error_at(&path.token()) {
         let message = format!("{address} is not a loopback address and requires a token");
         report.error(&path.listen(), message, "set admin.token: ${TIDEGATE_ADMIN_TOKEN}, or listen on 127.0.0.1");
     }
