@@ -23,7 +23,7 @@ fn one_request(criterion: &mut Criterion) {
     let mut cells = WorkerCounters::default();
     criterion.bench_function("cells", |bencher| bencher.iter(|| cells.record(black_box(&record))));
 
-    let log = AccessLog::start_with(|| Ok(Box::new(io::sink()))).expect("a sink always opens");
+    let log = AccessLog::start_with("of the benchmark", || Ok(Box::new(io::sink()))).expect("a sink always opens");
     let worker = Telemetry::new(Some(log), ("bench", ""), Timestamp::default()).worker();
     criterion.bench_function("record", |bencher| bencher.iter(|| worker.record(black_box(&record))));
 }

@@ -92,14 +92,17 @@ fn read(source: &str) -> Result<Vec<u8>, CommandError> {
             false => Err(invalid(&"not an address of the web; write https://example.com")),
         };
     }
+    let unreadable = |error: io::Error| {
+        invalid(&format_args!("{error}; name a robots.txt, or the URL of a site, such as https://example.com"))
+    };
     let mut text = Vec::new();
     let mut limited: Box<dyn Read> = match source {
         "-" => Box::new(io::stdin().lock()),
-        file => Box::new(fs::File::open(file).map_err(|error| invalid(&format_args!("{error}; name a robots.txt")))?),
+        file => Box::new(fs::File::open(file).map_err(unreadable)?),
     };
-    limited.by_ref().take(MAX_BYTES as u64 + 1).read_to_end(&mut text).map_err(|error| invalid(&error))?;
+    limited.by_ref().take(MAX_BYTES as u64 + 1).read_to_end(&mut text).map_err(unreadable)?;
     match text.len() > MAX_BYTES {
-        true => Err(invalid(&format_args!("longer than {MAX_BYTES} bytes; name a robots.txt"))),
+        true => Err(invalid(&format_args!("longer than {} MiB; name a robots.txt", MAX_BYTES >> 20))),
         false => Ok(text),
     }
 }

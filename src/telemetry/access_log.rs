@@ -44,20 +44,21 @@ impl AccessLog {
     /// Opens the log and starts its thread. Returns an error if the file cannot be opened.
     pub fn start(target: LogTarget) -> io::Result<Self> {
         match target {
-            LogTarget::Stdout => Self::start_with(|| Ok(Box::new(io::stdout()))),
+            LogTarget::Stdout => Self::start_with("on standard output", || Ok(Box::new(io::stdout()))),
             LogTarget::File(path, rotation, format) => {
-                let log = Self::start_with(move || Ok(Box::new(LogFile::open(&path, rotation)?)))?;
+                let name = path.display().to_string();
+                let log = Self::start_with(name, move || Ok(Box::new(LogFile::open(&path, rotation)?)))?;
                 Ok(Self { format, ..log })
             }
         }
     }
 
-    /// Like [`Self::start`], for any sink that can be opened repeatedly.
-    pub fn start_with(open: impl OpenSink) -> io::Result<Self> {
+    /// Like [`Self::start`], for any sink that can be opened repeatedly. Messages name it.
+    pub fn start_with(name: impl Into<String>, open: impl OpenSink) -> io::Result<Self> {
         let (commands, inbox) = mpsc::sync_channel(QUEUE_LENGTH);
         let (done, finished) = mpsc::channel();
         let shared = Arc::new(LogShared::default());
-        let writer = LogWriter::new(open, inbox, Arc::clone(&shared))?;
+        let writer = LogWriter::new(name.into(), open, inbox, Arc::clone(&shared))?;
         let thread = std::thread::Builder::new().name("access-log".into()).spawn(move || {
             writer.run();
             drop(done);

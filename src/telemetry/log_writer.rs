@@ -54,6 +54,8 @@ pub(super) enum WriterCommand {
 /// Writes the buffers one after the other, each to its last byte, so that no line is torn.
 pub(super) struct LogWriter<O> {
     open: O,
+    /// Name of the sink in messages.
+    name: String,
     sink: Box<dyn Write + Send>,
     commands: Receiver<WriterCommand>,
     shared: Arc<LogShared>,
@@ -79,9 +81,14 @@ impl LogShared {
 }
 
 impl<O: OpenSink> LogWriter<O> {
-    pub(super) fn new(mut open: O, commands: Receiver<WriterCommand>, shared: Arc<LogShared>) -> io::Result<Self> {
+    pub(super) fn new(
+        name: String,
+        mut open: O,
+        commands: Receiver<WriterCommand>,
+        shared: Arc<LogShared>,
+    ) -> io::Result<Self> {
         let sink = open()?;
-        Ok(Self { open, sink, commands, shared, is_failing: false })
+        Ok(Self { open, name, sink, commands, shared, is_failing: false })
     }
 
     /// Runs until the log is closed and the queue is empty, or until all senders are gone.
@@ -111,7 +118,9 @@ impl<O: OpenSink> LogWriter<O> {
                 self.sink = sink;
                 info!("Access log reopened");
             }
-            Err(error) => warn!(%error, "Cannot reopen access log, keeping the old file: {error}"),
+            Err(error) => {
+                warn!(%error, "Cannot reopen the access log {}, keeping the old file: {error}", self.name);
+            }
         }
     }
 
@@ -140,7 +149,7 @@ impl<O: OpenSink> LogWriter<O> {
     fn back_off(&mut self, error: &io::Error) {
         if !self.is_failing {
             self.is_failing = true;
-            warn!(%error, "Access log not writable, retrying every second: {error}");
+            warn!(%error, "Access log {} not writable, retrying every second: {error}", self.name);
         }
         if !self.shared.closing.load(Ordering::Acquire) {
             thread::park_timeout(RETRY_INTERVAL);

@@ -31,7 +31,7 @@ export function problems(state) {
     failure ? problem(`Reload failed at ${when(failure.time)}; the previous configuration is still active:\n${failure.errors}`) : null,
     state.promise?.missed ? problem(`Promise: ${state.promise.missed}`) : null,
     state.path_costs.map((cost) => problem(pathCost(cost))),
-    state.log_lines_dropped > 0 ? problem(`Access log: ${number(state.log_lines_dropped)} lines dropped, because the writer could not keep up.`) : null,
+    state.log_lines_dropped > 0 ? problem(`Access log: ${number(state.log_lines_dropped)} lines dropped, because they could not be written in time: the disk is full or slow.`) : null,
     state.switches.map((active) => h('p', { class: 'switch' }, `Switch: ${switchText(active, state.time)}`)),
     state.notes.map((text) => h('p', { class: 'note' }, text)),
   ];

@@ -134,7 +134,10 @@ fn warnings(state: &StateDocument, view: &View) -> String {
     }
     if state.log_lines_dropped > 0 {
         let lines = group_digits(state.log_lines_dropped);
-        add("Access log:", &format!("{lines} lines dropped, because the writer could not keep up."));
+        add(
+            "Access log:",
+            &format!("{lines} lines dropped, because they could not be written in time: the disk is full or slow."),
+        );
     }
     text
 }

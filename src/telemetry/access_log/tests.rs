@@ -10,7 +10,7 @@ fn blocked_writer_drops_lines_without_blocking_workers() {
     let (release_tx, release_rx) = mpsc::sync_channel::<()>(0);
     let (bytes_tx, bytes_rx) = mpsc::channel();
     let mut sink = Some(BlockingSink { permits: release_rx, written: bytes_tx });
-    let log = AccessLog::start_with(move || Ok(Box::new(sink.take().expect("the sink is opened once"))))
+    let log = AccessLog::start_with("of the test", move || Ok(Box::new(sink.take().expect("the sink is opened once"))))
         .expect("the log starts");
     let mut buffer = log.buffer();
 
@@ -69,7 +69,7 @@ fn rotated_file_is_replaced_by_a_new_one() {
 fn lines_stay_whole_after_a_full_disk() {
     let (bytes_tx, bytes_rx) = mpsc::channel();
     let mut sink = Some(FullDiskSink { failures_left: 2, free_bytes: 3, written: bytes_tx });
-    let log = AccessLog::start_with(move || Ok(Box::new(sink.take().ok_or(io::ErrorKind::NotFound)?)))
+    let log = AccessLog::start_with("of the test", move || Ok(Box::new(sink.take().ok_or(io::ErrorKind::NotFound)?)))
         .expect("the log starts");
     let mut buffer = log.buffer();
     append(&mut buffer, b"first\n");
@@ -89,7 +89,7 @@ fn lines_stay_whole_after_a_full_disk() {
 fn full_disk_does_not_block_shutdown() {
     let (bytes_tx, _bytes_rx) = mpsc::channel();
     let mut sink = Some(FullDiskSink { failures_left: u32::MAX, free_bytes: 0, written: bytes_tx });
-    let log = AccessLog::start_with(move || Ok(Box::new(sink.take().expect("the sink is opened once"))))
+    let log = AccessLog::start_with("of the test", move || Ok(Box::new(sink.take().expect("the sink is opened once"))))
         .expect("the log starts");
     let mut buffer = log.buffer();
     append(&mut buffer, b"first\n");

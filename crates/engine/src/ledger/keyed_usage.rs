@@ -2,6 +2,7 @@
 
 use super::key_file::{KeyFile, OpenFile};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Error;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tidegate_policy::identity::ClientKey;
@@ -73,9 +74,7 @@ impl KeyedUsage {
         match KeyFile::create(file.path(), self.usage.records()) {
             Ok(new) => *file = new,
             Err(error) => {
-                warn!(
-                    "The usage of keys in the changed window cannot be written, and requests that it limits are refused: {error}"
-                );
+                warn_unrecorded(file, &error);
                 // The records of other windows are of no use: another file takes their place.
                 file.fail();
             }
@@ -173,8 +172,15 @@ impl KeyedUsage {
         }
         let Err(error) = file.write(&changed) else { return };
         if self.unwritten.is_empty() {
-            warn!("The usage of keys cannot be written, and requests that it limits are refused: {error}");
+            warn_unrecorded(file, &error);
         }
         self.unwritten.insert(changed.place);
     }
+}
+
+fn warn_unrecorded(file: &KeyFile, error: &Error) {
+    let path = file.path().display();
+    warn!(
+        "Cannot write {path}: {error}; free space, or make it writable. Until then, budgets (`per`) are refused, and a restart loses what clients have used of their shares (`per_client`)"
+    );
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The directory is missing and cannot be created, or it is not writable.
-    #[error("cannot use state directory {}: {source}; make it writable for the gateway alone, or set another state_dir", path.display())]
+    #[error("cannot use state directory {}: {source}; make it writable for the gateway alone and free space, or set another state_dir", path.display())]
     Directory {
         /// Path of the directory.
         path: PathBuf,
