@@ -83,8 +83,8 @@ pub enum FetchError {
     /// The URL cannot be fetched.
     #[error("{0:?} is not an https:// URL with a plain host")]
     InvalidUrl(String),
-    /// The host has no address that is allowed.
-    #[error("{host} resolves to no allowed address")]
+    /// The host has no address that is allowed: public ones, unless the administrator names the host.
+    #[error("{host} resolves to no public address")]
     AddressNotAllowed {
         /// Host.
         host: String,
