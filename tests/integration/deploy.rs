@@ -172,7 +172,9 @@ fn scripts_of_the_debian_package_are_valid() {
         assert!(text.contains("\nset -e\n") && text.contains("\n#DEBHELPER#\n"), "{script}");
         assert_silent(Command::new("sh").args(["-n", &script]));
     }
-    for script in ["scripts/package-deb", "scripts/test-deb", ".ci/release"] {
+    for script in
+        ["scripts/package-deb", "scripts/test-deb", "scripts/package-image", "scripts/test-image", ".ci/release"]
+    {
         assert_silent(Command::new("bash").args(["-n", script]));
     }
     // The unit of the package is made of this one.
