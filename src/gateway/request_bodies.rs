@@ -2,7 +2,8 @@
 
 use crate::gateway::upstream::ClientBodyError;
 use std::sync::Arc;
-use tidegate_body_cost::{CostPath, RequestPaths, RequestValues};
+use tidegate_body_cost::{CostPath, RequestPaths, RequestValues, names_other_charset};
+use tidegate_http1::{Fields, Name};
 use tidegate_policy::cost::RequestedCost;
 use tidegate_policy::request_body::{JsonCondition, JsonMatch};
 use tidegate_policy::{QuotaId, RouteId, Rules, Units};
@@ -77,10 +78,21 @@ impl RequestBodies {
         Some(Self { paths: RequestPaths::new(list.0), costs, conditions })
     }
 
-    /// Reads a body that begins with `beginning`, which may be more than is read. It is the whole body if `is_whole`.
-    pub(super) fn read(&self, beginning: &[u8], is_whole: bool) -> RequestValues {
+    /// Reads a body that begins with `beginning`, which may be more than is read, in a request with `fields`. It is the whole body
+    /// if `is_whole`.
+    pub(super) fn read(&self, beginning: &[u8], is_whole: bool, fields: &Fields) -> RequestValues {
         let read = &beginning[..beginning.len().min(MAX_BEGINNING)];
-        self.paths.read(read, is_whole && read.len() == beginning.len())
+        let mut values = self.paths.read(read, is_whole && read.len() == beginning.len());
+        let is_plain =
+            |coding: &[u8]| coding.trim_ascii().is_empty() || coding.trim_ascii().eq_ignore_ascii_case(b"identity");
+        // The origin decodes the body as its fields say.
+        if !fields.all(Name::ContentEncoding).all(is_plain) {
+            values = values.in_another_coding();
+        }
+        if fields.all(Name::ContentType).any(names_other_charset) {
+            values = values.in_another_charset();
+        }
+        values
     }
 
     /// Returns the conditions that a body with these values meets; `None` if there are no conditions.
@@ -131,7 +143,7 @@ mod tests {
         };
         let rules = Rules { routes: vec![route], ..fixtures::rules() };
         let bodies = RequestBodies::new(&rules).expect("a stated cost");
-        let body = ReadBody { values: bodies.read(body, is_whole), length, error: None };
+        let body = ReadBody { values: bodies.read(body, is_whole, &Fields::new()), length, error: None };
         bodies.stated_costs(RouteId::from_index(0), &body).map(|(_, units)| units.as_f64()).sum()
     }
 
@@ -183,7 +195,7 @@ mod tests {
         let routes = vec![route(tool("search")), route(tool("fetch*")), route(Vec::new())];
         let rules = Rules { routes, ..fixtures::rules() };
         let bodies = RequestBodies::new(&rules).expect("conditions");
-        let matched = bodies.matched(&bodies.read(body, is_whole)).expect("conditions");
+        let matched = bodies.matched(&bodies.read(body, is_whole, &Fields::new())).expect("conditions");
         matched.words().map(str::to_owned).collect()
     }
 

@@ -9,8 +9,7 @@ use crate::gateway::upstream::ClientBodyError;
 use bytes::BytesMut;
 use hyper::body::Body;
 use std::rc::Rc;
-use tidegate_body_cost::{RequestValues, names_other_charset};
-use tidegate_http1::{Fields, Name};
+use tidegate_http1::Name;
 
 /// Receives the beginning of the body, and reads it. Returns the body, with all that was received.
 ///
@@ -52,7 +51,7 @@ pub(in crate::gateway) async fn read_ahead(known: &mut Known, mut body: ClientBo
     if received.len() as u64 > limits.max_body_size {
         error = Some(ClientBodyError::TooLarge);
     }
-    let values = as_origins_decode(bodies.read(&received, is_whole), &known.request.head.fields);
+    let values = bodies.read(&received, is_whole, &known.request.head.fields);
     let length = length.unwrap_or(received.len() as u64);
     let (rules, facts) = (known.rules(), known.request.facts());
     let has_conditions = rules.possible_routes(&facts).any(|id| !rules[id].json.is_empty());
@@ -61,17 +60,4 @@ pub(in crate::gateway) async fn read_ahead(known: &mut Known, mut body: ClientBo
     }
     known.read_body = Some(Box::new(ReadBody { values, length, error }));
     ClientBody::Begun(Box::new(BegunBody::new(received.freeze(), trailers, charge, body)))
-}
-
-/// Returns what the values of a body are worth if the origin decodes it as its fields say.
-fn as_origins_decode(mut values: RequestValues, fields: &Fields) -> RequestValues {
-    let is_plain =
-        |coding: &[u8]| matches!(coding.trim_ascii(), b"") || coding.trim_ascii().eq_ignore_ascii_case(b"identity");
-    if !fields.all(Name::ContentEncoding).all(is_plain) {
-        values = values.in_another_coding();
-    }
-    if fields.all(Name::ContentType).any(names_other_charset) {
-        values = values.in_another_charset();
-    }
-    values
 }
