@@ -28,15 +28,13 @@ fn measured_weeks_are_served_evenly() {
 }
 
 /// Surplus units refresh stored pages: hardly any are left over, and no person is refused for it. Where the forecast is too
-/// low, bots find up to 5 % less of what they would have got at the end of the window. Search engines get as many fresh pages: a
-/// refresh changes what is requested later, so that single rows differ by up to two points. Builds without optimization measure one
-/// week only.
+/// low, bots find up to 5 % less of what they would have got at the end of the window. Builds without optimization measure
+/// one week only.
 #[test]
 fn measured_surplus_is_used_for_fresh_pages() {
     const LIFETIME: u64 = 2 * 3600;
     let weeks = [(4, &[(2, DayKind::FlashCrowd), (4, DayKind::Surge)][..]), (1, &[]), (2, &[])];
     let measured = if cfg!(debug_assertions) { 1 } else { weeks.len() };
-    let mut gains = Vec::new();
     for (seed, special_days) in weeks.into_iter().take(measured) {
         let requests = SyntheticWeek::generate(seed, special_days);
         // Units a day: more than requests need, about as many, and fewer.
@@ -59,14 +57,10 @@ fn measured_surplus_is_used_for_fresh_pages() {
                 assert_eq!((with.max_overspend, with.human_refusals), (0, without.human_refusals), "{with:?}");
                 assert!(with.max_unused < 0.005, "{with:?}");
                 assert!(with.bot_refusals <= without.bot_refusals + without.bot_refusals / 20, "{without:?} {with:?}");
-                let gain = with.fresh_share - without.fresh_share;
-                assert!(gain >= -0.02, "{without:?} {with:?}");
-                gains.push(gain);
+                assert!(with.fresh_share >= without.fresh_share - 0.005, "{without:?} {with:?}");
             }
         }
     }
-    let mean = gains.iter().sum::<f64>() / gains.len() as f64;
-    assert!(mean >= -0.005, "{gains:?}");
 }
 
 #[test]

@@ -270,15 +270,12 @@ impl DemandModel {
         (requested + prior) / (typical + prior)
     }
 
-    /// Returns the demand of the last 60 minutes in excess of its forecast, as far as it exceeds random variation; negative if
-    /// below.
+    /// Returns the demand of the last 60 minutes in excess of its forecast; negative if below.
     fn recent_excess(&self, now: WeekTime) -> f64 {
-        let expected = self.week.typical().map_or(0.0, |typical| typical[now.hour()]) * self.level();
+        let typical = self.week.typical().map_or(0.0, |typical| typical[now.hour()]);
         let requested = self.now.requested.as_f64() - self.operators.excess();
-        let current = requested - expected * self.observed_fraction(now);
-        let excess = current + self.errors.last_error * (1.0 - now.hour_fraction());
-        let random = SIGNIFICANCE * self.errors.dispersion() * expected.max(MIN_TYPICAL);
-        excess * (1.0 - random / (excess * excess).max(random))
+        let current = requested - typical * self.level() * self.observed_fraction(now);
+        current + self.errors.last_error * (1.0 - now.hour_fraction())
     }
 
     /// Returns the recent mean demand, in units per hour.
