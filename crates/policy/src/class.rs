@@ -241,8 +241,24 @@ impl ClassMatcher {
     /// Returns true if nothing decides but what a crawler is: kind, operator, purpose and user agent. A crawler has no
     /// session, so that a condition which accepts this does not count.
     pub fn depends_on_crawler_only(&self) -> bool {
-        let Self { kinds: _, operators: _, purposes: _, user_agents: _, sessions, .. } = self;
-        let Self { addresses, lists, keys, certificates, fields, asns, countries, paths, hosts, methods, .. } = self;
+        // Each condition is named, so that a new one has to be decided on here.
+        let Self {
+            kinds: _,
+            operators: _,
+            purposes: _,
+            user_agents: _,
+            sessions,
+            addresses,
+            lists,
+            keys,
+            certificates,
+            fields,
+            asns,
+            countries,
+            paths,
+            hosts,
+            methods,
+        } = self;
         (sessions.is_empty() || sessions.contains(&Session::None))
             && addresses.is_empty()
             && lists.is_empty()
