@@ -1,6 +1,6 @@
 """Measure the cache beside nginx and Varnish; print the tables of docs/PERFORMANCE.md.
 
-usage: cargo build --profile dist && scripts/measure cache hit-rate|objects|disk [OPTIONS]
+usage: cargo build --release && scripts/measure cache hit-rate|objects|disk [OPTIONS]
 
 hit-rate  Share of requests and of bytes that the origin does not see, with the same sequence of requests and as much memory
           for all: popularity by Zipf's law, alone and with a crawl that reads every page once. The first half of a sequence
@@ -41,7 +41,7 @@ LARGEST_PAGE = 256 * 1024
 
 def add_arguments(parser):
     parser.add_argument("measure", choices=["hit-rate", "objects", "disk"])
-    parser.add_argument("--gateway", type=pathlib.Path, default=ROOT / "target/dist/tidegate")
+    parser.add_argument("--gateway", type=pathlib.Path, default=ROOT / "target/release/tidegate")
     parser.add_argument("--pages", type=int, default=100_000, help="pages of the site, for hit-rate")
     parser.add_argument("--requests", type=int, default=200_000, help="requests of a sequence, for hit-rate")
     parser.add_argument("--alpha", type=float, nargs="*", default=[0.7, 0.9, 1.1])

@@ -1,6 +1,6 @@
 """Measure the edge beside nginx and HAProxy; print the tables of docs/PERFORMANCE.md.
 
-usage: cargo build --profile dist && scripts/measure edge requests|handshakes|idle|websockets [OPTIONS]
+usage: cargo build --release && scripts/measure edge requests|handshakes|idle|websockets [OPTIONS]
 
 requests    CPU time of a request over TLS on kept connections, HTTP/1.1 (wrk) and HTTP/2 (h2load), in ratio to nginx.
 handshakes  CPU time of a connection with a full TLS 1.3 handshake and one request (wrk, Connection: close), likewise.
@@ -42,7 +42,7 @@ LIMITS = {
 
 def add_arguments(parser):
     parser.add_argument("measure", choices=["requests", "handshakes", "idle", "websockets", "serve-echo"])
-    parser.add_argument("--gateway", type=pathlib.Path, default=ROOT / "target/dist/tidegate")
+    parser.add_argument("--gateway", type=pathlib.Path, default=ROOT / "target/release/tidegate")
     parser.add_argument("--peers", nargs="*", default=PEERS)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=4, help="duration of each measurement")

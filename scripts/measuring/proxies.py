@@ -1,6 +1,6 @@
 """Measure the CPU time of a request beside nginx and HAProxy; print a table like the first one of docs/PERFORMANCE.md.
 
-usage: cargo build --profile dist && scripts/measure proxies [--scenarios S1,...] [--rounds N] [--seconds S] [--binary FILE]
+usage: cargo build --release && scripts/measure proxies [--scenarios S1,...] [--rounds N] [--seconds S] [--binary FILE]
 
 S1: a page of 1 KiB. S2: with a quota that is not reached, and its header fields. S3: a refusal, 429. S4: a page of 1 KiB from
 the cache. S6: HTTP/2 without TLS in front, on 8 connections with 8 streams each. S7: a page of 1 MiB, on 16 connections. Other
@@ -45,7 +45,7 @@ def add_arguments(parser):
     parser.add_argument("--scenarios", type=scenario_names, default=list(SCENARIOS), help="default all")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=4, help="of load on each proxy in a round")
-    parser.add_argument("--binary", type=pathlib.Path, default=ROOT / "target/dist/tidegate")
+    parser.add_argument("--binary", type=pathlib.Path, default=ROOT / "target/release/tidegate")
 
 
 def scenario_names(text):

@@ -1,6 +1,6 @@
 """Measure a start with the first two lines of the README: time to ready, memory at rest, and sizes.
 
-usage: cargo build --profile dist && scripts/measure start [--gateway FILE] [--rounds N]
+usage: cargo build --release && scripts/measure start [--gateway FILE] [--rounds N]
 
 A cold start reads the program from the disk, as after a boot or on a new machine. Ready is what systemd is told.
 """
@@ -21,7 +21,7 @@ TIMEOUT = 60
 
 
 def add_arguments(parser):
-    parser.add_argument("--gateway", type=pathlib.Path, default=ROOT / "target/dist/tidegate")
+    parser.add_argument("--gateway", type=pathlib.Path, default=ROOT / "target/release/tidegate")
     parser.add_argument("--rounds", type=int, default=15)
 
 

@@ -36,7 +36,7 @@ fn image_is_built_by_the_rules_and_runs_without_rights() {
     assert_silent(InstalledClients::locate().linter("hadolint").arg(deploy("Containerfile")));
     let text = read("Containerfile");
     let (build, image) = text.rsplit_once("\nFROM ").expect("two stages");
-    assert!(build.contains("--profile dist"), "the distributed binary");
+    assert!(build.contains("--release"), "the distributed binary");
     let lines: Vec<&str> = image.lines().collect();
     assert!(lines[0].starts_with("gcr.io/distroless/cc-debian"), "{}", lines[0]);
     assert!(lines.contains(&"USER 65532:65532"), "{image}");
