@@ -43,11 +43,16 @@ pub(super) struct ProfileStore {
 /// Upper bits of a client's key that are a hash of its address alone, whatever its user agent.
 const ADDRESS_BITS: u32 = 5;
 
+/// Lower bits of a network's key in which the networks of one allocation differ; as many bits above them are those of the
+/// allocation. So a holder of an allocation of IPv6, with 65,536 networks, reaches a sixty-fourth of a table.
+const NETWORK_BITS: u32 = 6;
+
 /// Key of a client's and its network's profile.
 #[derive(Clone, Copy, Debug)]
 pub struct ProfileKey {
     /// Hash of address and user agent, and [`ADDRESS_BITS`] of the address.
     client: u64,
+    /// Hash of the network, with the bits of its allocation above [`NETWORK_BITS`].
     network: u64,
     /// Part of the id of the client's session; 0 without one.
     session: u32,
@@ -69,7 +74,7 @@ impl Admission {
         let hasher = &self.engine.profiles.hasher;
         let (client, address) = (hasher.hash_one((key.to_u64(), user_agent)), hasher.hash_one(key.to_u64()));
         let client = client >> ADDRESS_BITS | address >> (64 - ADDRESS_BITS) << (64 - ADDRESS_BITS);
-        ProfileKey { client, network: hasher.hash_one(key.network()), session }
+        ProfileKey { client, network: network_key(key, hasher), session }
     }
 
     /// Returns the bot score of the client of a request, or `None` if it is not suspected.
@@ -123,6 +128,11 @@ impl Admission {
     pub fn tracked_profiles(&self) -> usize {
         self.engine.profiles.clients.len()
     }
+}
+
+fn network_key(key: ClientKey, hasher: &Hashing) -> u64 {
+    let allocation_bits = ((1 << NETWORK_BITS) - 1) << NETWORK_BITS;
+    hasher.hash_one(key.network()) & !allocation_bits | hasher.hash_one(key.allocation()) & allocation_bits
 }
 
 impl Engine {
@@ -282,6 +292,18 @@ mod tests {
     fn profile_entries_have_the_expected_size() {
         assert_eq!((size_of::<(u64, ClientProfile)>(), size_of::<(u64, NetworkProfile)>()), (96, 32));
         assert_eq!(size_of::<(u64, SessionPages)>(), 24);
+    }
+
+    #[test]
+    fn holder_of_an_ipv6_allocation_gives_few_samples_and_leaves_those_of_others() {
+        let (hasher, mut limit, now) =
+            (Hashing::random(), SampleLimit::default(), Timestamp::from_seconds(1_800_000_000));
+        let mut accepted = |key: u64| limit.accepts(network_key(ClientKey::from_u64(key), &hasher), now);
+        let one_network_each = |network: u64| 0x2001_0db8_0000_0000 | network << 16;
+        let of_holder = (0..1 << 16).filter(|network| accepted(one_network_each(*network))).count();
+        assert!(of_holder <= 5 << NETWORK_BITS, "{of_holder}");
+        let of_others = (1..=256_u64).filter(|other| accepted(0x2a00_0000_0000_0000 + (other << 32))).count();
+        assert!(of_others > 200, "{of_others} of 256");
     }
 
     #[test]

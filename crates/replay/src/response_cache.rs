@@ -17,6 +17,7 @@ use tidegate_http_cache::storage::{self, StorageRequest};
 use tidegate_http_cache::{CacheResult, RequestDirectives, Reuse};
 use tidegate_policy::cache::crowd::CrowdDetector;
 use tidegate_policy::cache::{CacheRules, RouteCacheRules, query_filter};
+use tidegate_policy::identity::ClientKey;
 use tidegate_policy::{Reason, RequestFacts, RouteId, Rules, Timestamp};
 
 /// Cache of one policy.
@@ -144,12 +145,18 @@ impl ResponseCache {
         }
     }
 
-    /// Records that a person in `network` sends a request that would cost units.
-    pub(super) fn record_person(&mut self, request: &ReplayRequest<'_>, route: RouteId, network: u64, now: Timestamp) {
+    /// Records that the person `client` sends a request that would cost units.
+    pub(super) fn record_person(
+        &mut self,
+        request: &ReplayRequest<'_>,
+        route: RouteId,
+        client: ClientKey,
+        now: Timestamp,
+    ) {
         let Some((rules, route)) = self.rules_of(route) else { return };
         if !rules.crowd_max_age.is_zero() && matches!(*request.method, Method::GET | Method::HEAD) {
             let page = key(request, rules, route);
-            self.crowds.record(page.number(), network, now);
+            self.crowds.record(page.number(), client, now);
         }
     }
 

@@ -101,13 +101,12 @@ impl ResponseCache {
         }
     }
 
-    /// Returns true if a crowd requests the URL at `now`. Records before that a person in the network `person` requests it, if
-    /// it costs units.
-    pub(super) fn is_crowded(&self, url: &UrlKey, person: Option<u64>, now: Timestamp) -> bool {
+    /// Returns true if a crowd requests the URL at `now`. Records before that `person` requests it, if it costs units.
+    pub(super) fn is_crowded(&self, url: &UrlKey, person: Option<ClientKey>, now: Timestamp) -> bool {
         let page = url.key.number() as u64;
         let mut crowds = self.crowds.lock();
-        if let Some(network) = person {
-            crowds.record(page, network, now);
+        if let Some(person) = person {
+            crowds.record(page, person, now);
         }
         crowds.is_crowded(page, now)
     }

@@ -202,8 +202,8 @@ fn is_crowded(known: &Known, url: &UrlKey, now: Timestamp) -> bool {
     let classified = &known.classified;
     let is_person = classified.classification.kind == ClientKind::Human && classified.exemption.is_none();
     let is_counted = is_person && known.config.admission.is_costly(classified.route, &known.request.facts());
-    let network = is_counted.then(|| known.address_key().network());
-    known.worker().shared().cache.is_crowded(url, network, now)
+    let person = is_counted.then(|| known.address_key());
+    known.worker().shared().cache.is_crowded(url, person, now)
 }
 
 /// Returns the part of the cache in a request without a fresh copy.

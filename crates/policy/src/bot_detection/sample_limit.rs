@@ -5,7 +5,8 @@ use crate::Timestamp;
 /// Numbers of samples that were taken today, by network: a few from each, so that one client with any number of addresses,
 /// browsers and sessions does not decide what is normal behavior of people.
 ///
-/// Networks with the same slot share its samples. With more networks than slots, fewer samples are taken from each.
+/// Networks with the same slot share its samples. With more networks than slots, fewer samples are taken from each. The caller's
+/// hash gives the networks of one holder few slots.
 #[derive(Clone, Debug)]
 pub struct SampleLimit {
     day: u64,

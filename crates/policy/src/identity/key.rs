@@ -123,6 +123,12 @@ impl ClientKey {
         self.0 >> if self.0 <= u32::MAX as u64 { 8 } else { 16 }
     }
 
+    /// Returns the block of addresses that one holder may have, as one number: the network for IPv4, a /32 for IPv6, which registries
+    /// allocate to any provider.
+    pub const fn allocation(self) -> u64 {
+        if self.0 <= u32::MAX as u64 { self.network() } else { self.0 >> 32 }
+    }
+
     /// Returns the owner of the key. Values below 2^32 are IPv4 addresses: as IPv6, only unassigned `::/32` has them.
     pub fn owner(self) -> KeyOwner {
         match self.0 & KIND_MASK {
@@ -182,15 +188,15 @@ mod tests {
     #[test]
     fn each_kind_of_key_has_its_own_number() {
         let keys = [
-            (ClientKey::from_v4([192, 0, 2, 1].into()), 0xc000_0201, 0xc0_0002),
-            (ClientKey::from_v6(0x2001_0db8_0001_0002), 0x2001_0db8_0001_0002, 0x2001_0db8_0001),
-            (ClientKey::from_v6(0x8000_0000_0000_0001), 0x4000_0000_0000_0001, 0x4000_0000_0000),
-            (ClientKey::from_credential(0xffff_0000_0000_0001), 0x8fff_0000_0000_0001, 0x8fff_0000_0000),
-            (ClientKey::from_operator(OperatorId(5)), 0x9000_0000_0000_0005, 0x9000_0000_0000),
-            (ClientKey::SHARED_BY_ALL, 0xa000_0000_0000_0000, 0xa000_0000_0000),
+            (ClientKey::from_v4([192, 0, 2, 1].into()), 0xc000_0201, 0xc0_0002, 0xc0_0002),
+            (ClientKey::from_v6(0x2001_0db8_0001_0002), 0x2001_0db8_0001_0002, 0x2001_0db8_0001, 0x2001_0db8),
+            (ClientKey::from_v6(0x8000_0000_0000_0001), 0x4000_0000_0000_0001, 0x4000_0000_0000, 0x4000_0000),
+            (ClientKey::from_credential(0xffff_0000_0000_0001), 0x8fff_0000_0000_0001, 0x8fff_0000_0000, 0x8fff_0000),
+            (ClientKey::from_operator(OperatorId(5)), 0x9000_0000_0000_0005, 0x9000_0000_0000, 0x9000_0000),
+            (ClientKey::SHARED_BY_ALL, 0xa000_0000_0000_0000, 0xa000_0000_0000, 0xa000_0000),
         ];
-        for (key, number, network) in keys {
-            assert_eq!((key.to_u64(), key.network()), (number, network), "{key:?}");
+        for (key, number, network, allocation) in keys {
+            assert_eq!((key.to_u64(), key.network(), key.allocation()), (number, network, allocation), "{key:?}");
             assert_eq!(ClientKey::from_u64(number), key);
         }
         assert_eq!(ClientKey::from_u64(u32::MAX.into()).network(), 0xff_ffff);

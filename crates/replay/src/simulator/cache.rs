@@ -31,7 +31,7 @@ impl Simulator {
         let Some(cache) = &mut self.response_cache else { return CacheRole::Unused };
         let is_person = classified.classification.kind == ClientKind::Human && classified.exemption.is_none();
         if is_person && self.admission.is_costly(classified.route, &request.facts(self.rules.path_policy)) {
-            cache.record_person(request, classified.route, self.rules.trust.key(request.client).network(), now);
+            cache.record_person(request, classified.route, self.rules.trust.key(request.client), now);
         }
         cache.role(request, classified.route, line.status, now)
     }
