@@ -261,7 +261,7 @@ impl Service {
             Err(error) => warn!("Baseline of bot detection unreadable, starting empty: {error}"),
         }
         let switches = SwitchStore::new(&settings.state_dir);
-        let switch_file_error = switches.read().err().map(|error| format!("switches: {error}"));
+        let switch_file_error = switches.restore().err().map(|error| format!("switches: {error}"));
         if let Some(error) = &switch_file_error {
             warn!("Some or all switches are lost: {error}");
         }

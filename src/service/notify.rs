@@ -85,8 +85,8 @@ pub fn webhook_clients(settings: &Settings) -> Result<Vec<WebhookClient>, TlsErr
 
 impl Notifier {
     fn new(state_dir: &Path, counts: Arc<DeliveryCounts>) -> Self {
-        let mut store = WatchStore::new(state_dir);
-        let state = store.read().unwrap_or_else(|error| {
+        let store = WatchStore::new(state_dir);
+        let state = store.restore().unwrap_or_else(|error| {
             warn!("Notifications: {error}; what has been said may be said again");
             Default::default()
         });

@@ -3,11 +3,10 @@
 //! The file holds observations, not accounting: if it is unreadable, a warning is logged and learning restarts. A crash
 //! may lose the last minute.
 
-use crate::files;
-use parking_lot::Mutex;
+use crate::state_file::{StateFile, StateFileError, check_version};
 use serde::{Deserialize, Serialize};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use tidegate_policy::Timestamp;
 use tidegate_policy::bot_detection::{BaselineCounts, LearnedBaseline};
 
@@ -19,19 +18,7 @@ const MAX_FILE_BYTES: usize = 4096;
 const MAX_COUNT_MILLI: u64 = 1_000_000_000_000;
 
 /// Stores the learned baseline in a file.
-pub struct BaselineStore {
-    path: PathBuf,
-    /// Content of the file, if known: the last content written.
-    content: Mutex<Vec<u8>>,
-}
-
-/// Error: the learned baseline cannot be read.
-#[derive(Debug, thiserror::Error)]
-#[error("{}: {reason}", path.display())]
-pub struct BaselineStoreError {
-    path: PathBuf,
-    reason: String,
-}
+pub struct BaselineStore(StateFile);
 
 #[derive(Serialize, Deserialize)]
 struct BaselineFile {
@@ -52,56 +39,33 @@ struct CountsEntry {
 impl BaselineStore {
     /// Returns the store in `state_dir`. The file need not exist.
     pub fn new(state_dir: &Path) -> Self {
-        Self { path: state_dir.join("baseline.json"), content: Mutex::default() }
+        Self(StateFile::new(state_dir, "baseline.json", MAX_FILE_BYTES))
     }
 
     /// Returns the path of the file.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.0.path()
     }
 
-    /// Returns the stored baseline, or `None` if there is no file. A file that cannot be read is set aside: it may be of a
-    /// later version.
-    pub fn restore(&self) -> Result<Option<LearnedBaseline>, BaselineStoreError> {
-        self.read_with(|reason| files::set_aside_for(&self.path, &reason))
+    /// Returns the stored baseline, or `None` if there is no file. A file that cannot be read is set aside.
+    pub fn restore(&self) -> Result<Option<LearnedBaseline>, StateFileError> {
+        self.0.restore(parse)
     }
 
     /// Like [`Self::restore`], and leaves the file where it is.
-    pub fn read(&self) -> Result<Option<LearnedBaseline>, BaselineStoreError> {
-        self.read_with(|reason| reason)
+    pub fn read(&self) -> Result<Option<LearnedBaseline>, StateFileError> {
+        self.0.read(parse)
     }
 
-    fn read_with(
-        &self,
-        on_invalid: impl FnOnce(String) -> String,
-    ) -> Result<Option<LearnedBaseline>, BaselineStoreError> {
-        let unreadable = |reason: String| BaselineStoreError { path: self.path.clone(), reason };
-        let bytes = files::read_if_exists(&self.path, MAX_FILE_BYTES).map_err(|error| unreadable(error.to_string()))?;
-        let Some(bytes) = bytes else { return Ok(None) };
-        parse(&bytes).map(Some).map_err(|reason| unreadable(on_invalid(reason)))
-    }
-
-    /// Writes `learned` if it differs from the content of the file, which is replaced atomically.
+    /// Writes `learned`, unless it is empty.
     pub fn save(&self, learned: &LearnedBaseline) -> io::Result<()> {
-        let bytes = serde_json::to_vec(&BaselineFile::from_learned(learned))?;
-        let mut content = self.content.lock();
-        if learned.is_empty() || *content == bytes {
-            return Ok(());
-        }
-        if let Some(dir) = self.path.parent() {
-            files::create_dir(dir)?;
-        }
-        files::replace(&self.path, &bytes)?;
-        *content = bytes;
-        Ok(())
+        if learned.is_empty() { Ok(()) } else { self.0.save(&BaselineFile::from_learned(learned)) }
     }
 }
 
 fn parse(bytes: &[u8]) -> Result<LearnedBaseline, String> {
     let file: BaselineFile = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-    if file.version != VERSION {
-        return Err(format!("unsupported version {} (this build supports {VERSION})", file.version));
-    }
+    check_version(file.version, VERSION..=VERSION)?;
     file.into_learned().ok_or_else(|| "invalid count".into())
 }
 

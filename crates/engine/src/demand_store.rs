@@ -4,12 +4,11 @@
 //! A crash may lose the last minute of observations.
 
 use crate::LearnedDemand;
-use crate::files;
-use parking_lot::Mutex;
+use crate::state_file::{StateFile, StateFileError, check_version};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use tidegate_policy::pacing::surge::OperatorProfile;
 use tidegate_policy::pacing::week::{HOURS_PER_WEEK, HourProfile};
 use tidegate_policy::{OperatorId, Units};
@@ -23,19 +22,9 @@ const MAX_WEEKS: u32 = 100;
 
 /// Stores the learned demand in a file.
 pub struct DemandStore {
-    path: PathBuf,
+    file: StateFile,
     /// Names of the operators, by [`OperatorId`].
     operators: Vec<String>,
-    /// Content of the file, if known: the last content read or written.
-    content: Mutex<Vec<u8>>,
-}
-
-/// Error: the learned demand cannot be read.
-#[derive(Debug, thiserror::Error)]
-#[error("{}: {reason}", path.display())]
-pub struct DemandStoreError {
-    path: PathBuf,
-    reason: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -62,55 +51,37 @@ impl DemandStore {
     /// [`OperatorId`]; others in the file are ignored.
     pub fn new<'a>(state_dir: &Path, operators: impl IntoIterator<Item = &'a str>) -> Self {
         let operators = operators.into_iter().map(str::to_owned).collect();
-        Self { path: state_dir.join("demand.json"), operators, content: Mutex::default() }
+        Self { file: StateFile::new(state_dir, "demand.json", MAX_FILE_BYTES), operators }
     }
 
     /// Returns the path of the file.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.file.path()
     }
 
-    /// Returns the stored demand, or an empty list if there is no file. A file that cannot be read is set aside: it may be of a
-    /// later version.
-    pub fn restore(&self) -> Result<Vec<LearnedDemand>, DemandStoreError> {
-        self.read_with(|reason| files::set_aside_for(&self.path, &reason))
+    /// Returns the stored demand, or an empty list if there is no file. A file that cannot be read is set aside.
+    pub fn restore(&self) -> Result<Vec<LearnedDemand>, StateFileError> {
+        self.file.restore(|bytes| parse(bytes, &self.operators)).map(Option::unwrap_or_default)
     }
 
     /// Like [`Self::restore`], and leaves the file where it is.
-    pub fn read(&self) -> Result<Vec<LearnedDemand>, DemandStoreError> {
-        self.read_with(|reason| reason)
+    pub fn read(&self) -> Result<Vec<LearnedDemand>, StateFileError> {
+        self.file.read(|bytes| parse(bytes, &self.operators)).map(Option::unwrap_or_default)
     }
 
-    fn read_with(&self, on_invalid: impl FnOnce(String) -> String) -> Result<Vec<LearnedDemand>, DemandStoreError> {
-        let unreadable = |reason: String| DemandStoreError { path: self.path.clone(), reason };
-        let bytes = files::read_if_exists(&self.path, MAX_FILE_BYTES).map_err(|error| unreadable(error.to_string()))?;
-        let Some(bytes) = bytes else { return Ok(Vec::new()) };
-        parse(&bytes, &self.operators).map_err(|reason| unreadable(on_invalid(reason)))
-    }
-
-    /// Writes `learned` if it differs from the content of the file, which is replaced atomically.
+    /// Writes `learned`, unless it is empty.
     pub fn save(&self, learned: &[LearnedDemand]) -> io::Result<()> {
-        let demand: Vec<DemandEntry> =
-            learned.iter().map(|learned| DemandEntry::new(learned, &self.operators)).collect();
-        let bytes = serde_json::to_vec(&DemandFile { version: VERSION, demand })?;
-        let mut content = self.content.lock();
-        if learned.is_empty() || *content == bytes {
+        if learned.is_empty() {
             return Ok(());
         }
-        if let Some(dir) = self.path.parent() {
-            files::create_dir(dir)?;
-        }
-        files::replace(&self.path, &bytes)?;
-        *content = bytes;
-        Ok(())
+        let demand = learned.iter().map(|learned| DemandEntry::new(learned, &self.operators)).collect();
+        self.file.save(&DemandFile { version: VERSION, demand })
     }
 }
 
 fn parse(bytes: &[u8], operators: &[String]) -> Result<Vec<LearnedDemand>, String> {
     let file: DemandFile = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-    if file.version == 0 || file.version > VERSION {
-        return Err(format!("unsupported version {} (this build supports 1 to {VERSION})", file.version));
-    }
+    check_version(file.version, 1..=VERSION)?;
     let learned: Option<Vec<LearnedDemand>> =
         file.demand.into_iter().map(|entry| entry.into_demand(operators)).collect();
     learned.ok_or_else(|| "invalid hour".into())

@@ -33,6 +33,7 @@ mod quota;
 mod refused_pages;
 mod return_table;
 pub mod spenders;
+pub mod state_file;
 pub mod state_lock;
 pub mod switch_store;
 mod throttle;

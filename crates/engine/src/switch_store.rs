@@ -3,7 +3,7 @@
 //! Several gateways merge theirs: of two changes of one target, the later one counts. An ended switch is kept for a week,
 //! so that a gateway that missed its end does not bring it back.
 
-use crate::files;
+use crate::state_file::{StateFile, StateFileError, check_version};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use tidegate_policy::{ClassId, OperatorId, Timestamp};
 
 /// The switches of a gateway, and their file.
 pub struct SwitchStore {
-    path: PathBuf,
+    file: StateFile,
     /// By target.
     entries: Mutex<BTreeMap<String, SwitchEntry>>,
 }
@@ -60,14 +60,6 @@ pub enum SwitchError {
     },
 }
 
-/// Error: the stored switches cannot be read.
-#[derive(Debug, thiserror::Error)]
-#[error("{}: {reason}", path.display())]
-pub struct SwitchFileError {
-    path: PathBuf,
-    reason: String,
-}
-
 #[derive(Serialize)]
 struct SwitchFile<'e> {
     version: u32,
@@ -84,24 +76,19 @@ struct StoredSwitches {
 impl SwitchStore {
     /// Returns a store without switches in `state_dir`. The file need not exist.
     pub fn new(state_dir: &Path) -> Self {
-        Self { path: state_dir.join("switches.json"), entries: Mutex::default() }
+        Self { file: StateFile::new(state_dir, "switches.json", MAX_FILE_BYTES), entries: Mutex::default() }
     }
 
     /// Reads the file. A file that cannot be read in whole or in part is set aside, so that the next change does not
     /// overwrite it; what can be read of it is in effect.
-    pub fn read(&self) -> Result<(), SwitchFileError> {
-        let unreadable = |reason: String| SwitchFileError { path: self.path.clone(), reason };
-        let bytes = files::read_if_exists(&self.path, MAX_FILE_BYTES).map_err(|error| unreadable(error.to_string()))?;
-        let Some(bytes) = bytes else { return Ok(()) };
-        self.parse(&bytes).map_err(|reason| unreadable(files::set_aside_for(&self.path, &reason)))
+    pub fn restore(&self) -> Result<(), StateFileError> {
+        self.file.restore(|bytes| self.parse(bytes)).map(Option::unwrap_or_default)
     }
 
     /// Takes the entries of a file. Returns an error if some are invalid.
     fn parse(&self, bytes: &[u8]) -> Result<(), String> {
         let file: StoredSwitches = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-        if file.version != VERSION {
-            return Err(format!("unsupported version {} (this build supports {VERSION})", file.version));
-        }
+        check_version(file.version, VERSION..=VERSION)?;
         let count = file.switches.len();
         let entries: BTreeMap<String, SwitchEntry> = file
             .switches
@@ -134,7 +121,7 @@ impl SwitchStore {
             return Err(SwitchError::TooMany);
         }
         entries.insert(entry.target.clone(), entry);
-        self.write(&entries).map_err(|source| SwitchError::NotStored { path: self.path.clone(), source })
+        self.write(&entries).map_err(|source| SwitchError::NotStored { path: self.file.path().to_owned(), source })
     }
 
     /// Takes the later changes of other gateways, within the bounds of the store, and stores them. Returns true if
@@ -153,7 +140,8 @@ impl SwitchStore {
             }
         }
         if is_changed {
-            self.write(&entries).map_err(|source| SwitchError::NotStored { path: self.path.clone(), source })?;
+            self.write(&entries)
+                .map_err(|source| SwitchError::NotStored { path: self.file.path().to_owned(), source })?;
         }
         Ok(is_changed)
     }
@@ -195,8 +183,7 @@ impl SwitchStore {
     }
 
     fn write(&self, entries: &BTreeMap<String, SwitchEntry>) -> io::Result<()> {
-        let file = SwitchFile { version: VERSION, switches: entries.values().collect() };
-        files::replace(&self.path, &serde_json::to_vec(&file)?)
+        self.file.save(&SwitchFile { version: VERSION, switches: entries.values().collect() })
     }
 }
 
@@ -320,7 +307,7 @@ mod tests {
         store.change(block("class:bot", NOW), NOW).expect("stored");
         store.change(end("class:bot", NOW), NOW).expect("stored");
         let restarted = SwitchStore::new(dir.path());
-        restarted.read().expect("readable");
+        restarted.restore().expect("readable");
         assert_eq!(targets(&restarted, NOW), ["192.0.2.0/24"]);
         assert_eq!(targets(&restarted, after(3600)), [""; 0]);
     }
@@ -332,13 +319,13 @@ mod tests {
         for content in ["{", r#"{"version": 2, "switches": []}"#] {
             std::fs::write(&path, content).expect("writable");
             let store = SwitchStore::new(dir.path());
-            let error = store.read().expect_err("unreadable").to_string();
+            let error = store.restore().expect_err("unreadable").to_string();
             assert!(error.starts_with(&path.display().to_string()), "{error}");
             let aside = dir.path().join("switches.json.unreadable");
             assert!(error.ends_with(&format!("the file is now {}", aside.display())), "{error}");
             store.change(block("192.0.2.0/24", NOW), NOW).expect("stored");
             assert_eq!(std::fs::read_to_string(&aside).expect("kept"), content);
-            store.read().expect("readable");
+            store.restore().expect("readable");
         }
     }
 
@@ -360,7 +347,7 @@ mod tests {
         let file = serde_json::json!({ "version": 1, "switches": entries });
         std::fs::write(dir.path().join("switches.json"), file.to_string()).expect("writable");
         let store = SwitchStore::new(dir.path());
-        let error = store.read().expect_err("invalid entries").to_string();
+        let error = store.restore().expect_err("invalid entries").to_string();
         assert!(error.contains("7 of 8 switches are invalid, the others are in effect"), "{error}");
         assert_eq!(store.current(NOW), [valid]);
     }
@@ -440,7 +427,7 @@ mod tests {
         store.change(end(&network(1), after(1)), NOW).expect("an end is always possible");
         let long = SwitchEntry { why: Some("x".repeat(MAX_TEXT_BYTES + 1)), ..block(&network(2), after(9)) };
         assert!(!store.merge(vec![long], NOW).expect("stored"), "too long for the API of any gateway");
-        store.read().expect("the largest file is readable");
+        store.restore().expect("the largest file is readable");
     }
 
     #[test]

@@ -5,8 +5,8 @@
 use crate::watch::WatchState;
 use serde::{Deserialize, Serialize};
 use std::io;
-use std::path::{Path, PathBuf};
-use tidegate_engine::files;
+use std::path::Path;
+use tidegate_engine::state_file::{StateFile, StateFileError, check_version};
 
 /// Version of the file format.
 const VERSION: u32 = 1;
@@ -15,11 +15,7 @@ const MAX_FILE_BYTES: usize = 8 << 20;
 
 /// Stores the state of a [`Watch`](crate::Watch) in a file.
 #[derive(Debug)]
-pub struct WatchStore {
-    path: PathBuf,
-    /// The state that the file has, if known.
-    saved: Option<WatchState>,
-}
+pub struct WatchStore(StateFile);
 
 #[derive(Serialize, Deserialize)]
 struct WatchFile<T> {
@@ -30,38 +26,22 @@ struct WatchFile<T> {
 impl WatchStore {
     /// Returns the store in `state_dir`. The file need not exist.
     pub fn new(state_dir: &Path) -> Self {
-        Self { path: state_dir.join("notifications.json"), saved: None }
+        Self(StateFile::new(state_dir, "notifications.json", MAX_FILE_BYTES))
     }
 
-    /// Returns the stored state, or an empty one if there is no file. A file that cannot be read is set aside: it may be of a
-    /// later version. The error is its reason.
-    pub fn read(&mut self) -> Result<WatchState, String> {
-        let located = |reason: &str| format!("{}: {reason}", self.path.display());
-        let bytes = files::read_if_exists(&self.path, MAX_FILE_BYTES).map_err(|error| located(&error.to_string()))?;
-        let Some(bytes) = bytes else { return Ok(WatchState::default()) };
-        let state = parse(&bytes).map_err(|reason| located(&files::set_aside_for(&self.path, &reason)))?;
-        self.saved = Some(state.clone());
-        Ok(state)
+    /// Returns the stored state, or an empty one if there is no file. A file that cannot be read is set aside.
+    pub fn restore(&self) -> Result<WatchState, StateFileError> {
+        self.0.restore(parse).map(Option::unwrap_or_default)
     }
 
-    /// Writes `state` if it differs from that of the file, which is replaced atomically.
-    pub fn save(&mut self, state: &WatchState) -> io::Result<()> {
-        if self.saved.as_ref() == Some(state) {
-            return Ok(());
-        }
-        if let Some(dir) = self.path.parent() {
-            files::create_dir(dir)?;
-        }
-        files::replace(&self.path, &serde_json::to_vec(&WatchFile { version: VERSION, state })?)?;
-        self.saved = Some(state.clone());
-        Ok(())
+    /// Writes `state`.
+    pub fn save(&self, state: &WatchState) -> io::Result<()> {
+        self.0.save(&WatchFile { version: VERSION, state })
     }
 }
 
 fn parse(bytes: &[u8]) -> Result<WatchState, String> {
     let file: WatchFile<WatchState> = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-    match file.version {
-        VERSION => Ok(file.state),
-        other => Err(format!("version {other} is not {VERSION}")),
-    }
+    check_version(file.version, VERSION..=VERSION)?;
+    Ok(file.state)
 }
