@@ -297,7 +297,7 @@ impl ClassMatcher {
         if !self.operators.is_empty() && !operator.is_some_and(|operator| self.operators.contains(&operator)) {
             return Some(ConditionKind::Operator);
         }
-        if !self.user_agents.is_empty() && self.user_agents.first_in(facts.request.user_agent).is_none() {
+        if !self.user_agents.is_empty() && !self.user_agents.occur_in(facts.request.user_agent) {
             return Some(ConditionKind::UserAgent);
         }
         if !self.addresses.is_empty() && !self.addresses.iter().any(|range| range.contains(facts.client.address)) {

@@ -28,10 +28,18 @@ impl Words {
 
     /// Returns the index of the first word that occurs in the beginning of `user_agent`.
     pub fn first_in(&self, user_agent: &[u8]) -> Option<usize> {
-        let searched = &user_agent[..user_agent.len().min(SEARCHED_LENGTH)];
-        let found = self.automaton.as_ref()?.find_overlapping_iter(searched);
+        let found = self.automaton.as_ref()?.find_overlapping_iter(beginning(user_agent));
         found.map(|found| found.pattern().as_usize()).min()
     }
+
+    /// Returns true if a word occurs in the beginning of `user_agent`.
+    pub fn occur_in(&self, user_agent: &[u8]) -> bool {
+        self.automaton.as_ref().is_some_and(|automaton| automaton.is_match(beginning(user_agent)))
+    }
+}
+
+fn beginning(user_agent: &[u8]) -> &[u8] {
+    &user_agent[..user_agent.len().min(SEARCHED_LENGTH)]
 }
 
 impl Deref for Words {
@@ -68,6 +76,7 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(words.first_in(user_agent.as_bytes()), found, "{user_agent}");
+            assert_eq!(words.occur_in(user_agent.as_bytes()), found.is_some(), "{user_agent}");
         }
         assert_eq!(Words::default().first_in(b"anything"), None);
     }
@@ -85,7 +94,9 @@ mod tests {
         fn search_equals_a_comparison_at_each_position(list in proptest::collection::vec("[abAB]{1,3}", 0..6), text in "[abAB]{0,12}") {
             let contains = |word: &String| text.to_ascii_lowercase().contains(&word.to_ascii_lowercase());
             let expected = list.iter().position(contains);
-            prop_assert_eq!(Words::new(list).expect("few words").first_in(text.as_bytes()), expected);
+            let words = Words::new(list).expect("few words");
+            prop_assert_eq!(words.first_in(text.as_bytes()), expected);
+            prop_assert_eq!(words.occur_in(text.as_bytes()), expected.is_some());
         }
     }
 }
