@@ -187,13 +187,14 @@ fn ended(admission: &Admission, progress: &RecordedUntil, now: Timestamp) -> End
     let (mut records, mut current) = (Vec::new(), Vec::new());
     for id in admission.customer_budgets() {
         let quota = &admission.rules()[id];
-        let (span, recorded) = (admission.window_span(id, now), progress.get(&quota.name));
+        let (span, recorded) = (admission.history_span(id, now), progress.get(&quota.name));
         // After a start, windows before the last one have waited long enough, and the next request may take their place.
         let is_early = now < span.start + DELAY;
         if recorded == Some(&span) || is_early && recorded.is_some() {
             continue;
         }
-        let reached = if is_early { quota.window.span(Timestamp(span.start.0.saturating_sub(1))) } else { span };
+        let before = Timestamp(span.start.0.saturating_sub(1));
+        let reached = if is_early { quota.history_span(before) } else { span };
         current.push((quota.name.clone(), reached));
         for window in admission.ended_windows(id, now) {
             if window.span.length() >= MIN_WINDOW && window.span.end + DELAY <= now {

@@ -1075,10 +1075,6 @@ fn each_invalid_value_is_reported() {
             "2:62: quotas.q.per_client: found 11 of 10 units; write a share such as 2%, or an amount up to the limit",
         ),
         (
-            "quotas: { q: { limit: 10, per_client: 2, window: { sliding: 1h } } }".into(),
-            "2:39: quotas.q.per_client: a sliding window has no end at which a share is renewed; use a calendar, fixed or first_use window, or a bucket",
-        ),
-        (
             format!("{}\nclasses: [{{ name: q, bucket: {{ rate: 1/s }} }}]", quota("")),
             "2:11: quotas.q: the bucket of class \"q\" has the same name in RateLimit fields; rename one of them",
         ),
@@ -1878,8 +1874,8 @@ fn each_invalid_value_is_reported() {
             "2:79: quotas.q.limits.other: found 0; write the units of each, or block the class other",
         ),
         (
-            "quotas: { q: { limit: 1, window: { sliding: 1h }, per: client } }".into(),
-            "2:26: quotas.q.window: all budgets of a quota end together; write a calendar or a fixed window",
+            "quotas: { q: { limit: 1, window: { sliding: 1h }, per: client, max_keys: 1000001 } }".into(),
+            "2:74: quotas.q.max_keys: found 1000001 keys of a sliding window, of which each part counts as many; write 1 to 1000000, or a window with an end",
         ),
         (
             "quotas: { q: { limit: 1, window: { fixed: 1h }, per: client, pacing: { mode: even, weights: { other: 1 } } } }".into(),

@@ -88,6 +88,8 @@ struct LockedQuota<'a> {
     counter: &'a Arc<QuotaCounter>,
     state: MutexGuard<'a, QuotaState>,
     charge: &'a (QuotaId, ExpectedCost),
+    /// Id of the window of the key that units are reserved for.
+    key_window: u64,
 }
 
 impl Admission {
@@ -205,6 +207,7 @@ impl Admission {
             counted_for: self.counted_for(quota, class, payer),
             expected: Units::ZERO,
             learned: None,
+            key_window: 0,
             window: counter.lock_from(decided_at).window_id_at(decided_at),
             unexpected_at: Some(decided_at),
             charged: Units::ZERO,
@@ -334,7 +337,7 @@ impl Admission {
         let mut locked: InlineVec<LockedQuota<'_>> = SmallVec::new();
         locked.extend(charges.iter().map(|charge| {
             let counter = self.counter(charge.0);
-            LockedQuota { counter, state: counter.lock_at(now), charge }
+            LockedQuota { counter, state: counter.lock_at(now), charge, key_window: 0 }
         }));
         // Use one time for all quotas, because a request that read the clock earlier may get the locks later.
         let now = locked.iter().map(|quota| quota.state.latest_time()).max().unwrap_or(now);
@@ -347,7 +350,7 @@ impl Admission {
 
         let verdict = decide::decide(request, *level, &mut snapshots, now);
 
-        for (LockedQuota { counter, state, .. }, snapshot) in locked.iter_mut().zip(&snapshots) {
+        for (LockedQuota { counter, state, key_window, .. }, snapshot) in locked.iter_mut().zip(&snapshots) {
             match verdict {
                 // A request refused for missing lease units is retried shortly, and must count once.
                 Verdict::Refuse(Refusal { reason: Reason::Ledger, .. }) => {
@@ -365,7 +368,7 @@ impl Admission {
                     }
                     state.reserve(snapshot.cost);
                     if let Some(counted) = context.counted_for(snapshot) {
-                        counter.reserve_for_key(state, counted.key, counted.limit, snapshot.cost);
+                        *key_window = counter.reserve_for_key(state, counted.key, counted.limit, snapshot.cost);
                     }
                     if let Some(crawler) = crawler {
                         let guard_admitted = if snapshot.guard_admitted { snapshot.cost } else { Units::ZERO };
@@ -446,15 +449,18 @@ impl Admission {
         if let Some(budget) = &quota.budget {
             return self.budget_snapshot(state, id, expectation, budget, class, payer);
         }
+        let cost = expectation.units(state.limit());
+        let client = limited_client.zip(quota.client_limit);
+        let client = client.map(|(client, limit)| self.counter(id).client_used(state, client, limit, cost));
         QuotaSnapshot {
             id,
             quota,
-            cost: expectation.units(state.limit()),
+            cost,
             taken: state.taken(),
             limit: state.leased_limit(),
             leased: state.leased(),
-            client_used: (limited_client.zip(quota.client_limit))
-                .map(|(client, limit)| self.counter(id).client_used(state, client, limit)),
+            client_used: client.map(|(used, _)| used),
+            client_resets_at: client.map_or(state.resets_at(), |(_, resets_at)| resets_at),
             resets_at: state.resets_at(),
             shedding: state.class(class_id).shedding,
             plan: quota.pacing.as_ref().map(|pacing| state.plan_for(pacing, &self.class_ids, class_id)),
@@ -478,15 +484,18 @@ impl Admission {
         let key = budget.key(class, payer);
         let limit = budget.limit(class, key, quota.limit);
         let KeyBalance { taken, leased } = counter.key_balance(state, key, limit);
+        let cost = expectation.units(limit);
+        let resets_at = counter.key_renewal(state, key, taken, limit, cost);
         QuotaSnapshot {
             id,
             quota,
-            cost: expectation.units(limit),
+            cost,
             taken,
             limit,
             leased,
             client_used: None,
-            resets_at: state.resets_at(),
+            client_resets_at: resets_at,
+            resets_at,
             shedding: ShedState::default(),
             plan: None,
             guard_state: None,
@@ -547,6 +556,7 @@ impl LockedQuota<'_> {
             counted_for: context.counted_for(snapshot),
             expected: snapshot.cost,
             learned: expectation.learned(),
+            key_window: self.key_window,
             window: self.state.window_id(),
             unexpected_at: None,
             charged: Units::ZERO,

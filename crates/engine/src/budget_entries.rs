@@ -23,10 +23,10 @@ pub struct BudgetEntries {
     pub window_end: Timestamp,
 }
 
-/// Usage by key in a window that has ended.
+/// Usage by key in a window that has ended, or in a part of a sliding window.
 #[derive(Clone, Debug)]
 pub struct EndedWindow {
-    /// Time span of the window.
+    /// Time span of the window or part.
     pub span: Span,
     /// Keys with usage. What is in flight counts as reserved.
     pub used: Vec<KeyEntry>,
@@ -41,29 +41,31 @@ impl Admission {
             let counter = self.counter(quota);
             let state = counter.lock_at(now);
             let (top, replaced) = counter.top_keys(&state, count);
-            let (keys, used, window_end) = (counter.key_count(&state), state.used(), state.resets_at());
+            let (keys, used, window_end) = (counter.key_count(&state), state.used(), counter.keys_renewal(&state));
             BudgetEntries { quota, top, keys, replaced, used, window_end }
         };
         with_budgets.map(entries).collect()
     }
 
-    /// Returns the current window of a quota.
-    pub fn window_span(&self, quota: QuotaId, now: Timestamp) -> Span {
-        self.rules()[quota].window.span(Timestamp(self.counter(quota).lock_at(now).window_id()))
+    /// Returns the current [`Quota::history_span`](tidegate_policy::quota::Quota::history_span).
+    pub fn history_span(&self, quota: QuotaId, now: Timestamp) -> Span {
+        self.rules()[quota].history_span(self.counter(quota).lock_at(now).latest_time())
     }
 
-    /// Returns the usage by key in the window before the current one, as far as it is still kept.
+    /// Returns the usage by key in windows that have ended, or in parts of a sliding window, as far as it is still kept.
     pub fn ended_windows(&self, quota: QuotaId, now: Timestamp) -> Vec<EndedWindow> {
         let counter = self.counter(quota);
         let state = counter.lock_at(now);
         let mut windows = BTreeMap::<u64, Vec<KeyEntry>>::new();
-        counter.visit_keys(|window, key| {
-            if window < state.window_id() {
-                windows.entry(window).or_default().push(key);
-            }
-        });
+        counter.visit_keys(|window, key| windows.entry(window).or_default().push(key));
+        let (current, now) = (state.window_id(), state.latest_time());
         drop(state);
-        let span = |window| self.rules()[quota].window.span(Timestamp(window));
-        windows.into_iter().map(|(window, used)| EndedWindow { span: span(window), used }).collect()
+        let ended = |(window, used)| {
+            let key_span = self.rules()[quota].key_windows().span(window);
+            let has_ended = key_span.map_or(window < current, |span| span.end <= now);
+            let span = key_span.unwrap_or_else(|| self.rules()[quota].window.span(Timestamp(window)));
+            has_ended.then_some(EndedWindow { span, used })
+        };
+        windows.into_iter().filter_map(ended).collect()
     }
 }

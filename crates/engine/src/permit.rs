@@ -1,7 +1,7 @@
 //! Permission to send one request to the origin, with the units reserved for it.
 
 use super::cost_estimates::LearnedCost;
-use super::quota::QuotaCounter;
+use super::quota::{QuotaCounter, ReservedKey};
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -26,6 +26,8 @@ pub(super) struct Reservation {
     pub(super) quota: QuotaId,
     /// Key whose usage is counted; `None` without budgets and a limit per client.
     pub(super) counted_for: Option<CountedKey>,
+    /// Id of the window of that key.
+    pub(super) key_window: u64,
     pub(super) expected: Units,
     /// Estimate to update at settlement; `None` for a fixed cost.
     pub(super) learned: Option<LearnedCost>,
@@ -100,7 +102,8 @@ impl Permit {
         for ((reservation, counter), state) in self.reservations.iter_mut().zip(&counters).zip(&mut states) {
             let sequence = state.reserve_retry(reservation.window, self.class, reservation.expected);
             if let Some(counted) = reservation.counted_for {
-                counter.reserve_for_key(state, counted.key, counted.limit, reservation.expected);
+                let expected = reservation.expected;
+                reservation.key_window = counter.reserve_for_key(state, counted.key, counted.limit, expected);
             }
             reservation.charged = reservation.charged.saturating_add(reservation.expected);
             reservation.retry_sequence = Some(sequence);
@@ -158,13 +161,15 @@ impl Permit {
             .drain(..)
             .map(|reservation| {
                 let Reservation { quota, expected, retry_sequence, unexpected_at, .. } = reservation;
-                let key = reservation.key();
+                let key = reservation.reserved_key();
                 let known_cost = known_cost(&reservation);
                 let actual = known_cost.unwrap_or(if is_sent { expected } else { Units::ZERO });
                 let learned = reservation.learned.as_ref().filter(|_| known_cost.is_some());
                 let counter = &reservation.counter;
                 let (window, Settlement { sequence, overrun, .. }) = match unexpected_at {
-                    Some(decided_at) => counter.settle_unexpected(decided_at, class, key, actual),
+                    Some(decided_at) => {
+                        counter.settle_unexpected(decided_at, class, key.map(|reserved| reserved.key), actual)
+                    }
                     None => {
                         let window = reservation.window;
                         (window, counter.settle(window, class, key, expected, actual, learned))
@@ -178,8 +183,8 @@ impl Permit {
 }
 
 impl Reservation {
-    fn key(&self) -> Option<ClientKey> {
-        self.counted_for.map(|counted| counted.key)
+    fn reserved_key(&self) -> Option<ReservedKey> {
+        self.counted_for.map(|counted| ReservedKey { key: counted.key, window: self.key_window })
     }
 
     /// Returns true if the key may use the expected units once more.
@@ -197,9 +202,9 @@ impl Drop for Permit {
         for reservation in self.reservations.drain(..) {
             if self.is_sent {
                 let Reservation { window, expected, .. } = reservation;
-                reservation.counter.settle(window, self.class, reservation.key(), expected, expected, None);
+                reservation.counter.settle(window, self.class, reservation.reserved_key(), expected, expected, None);
             } else {
-                reservation.counter.release(reservation.window, reservation.key(), reservation.expected);
+                reservation.counter.release(reservation.window, reservation.reserved_key(), reservation.expected);
             }
         }
     }

@@ -9,10 +9,11 @@ use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::key_lease::{KeyBalance, KeyLeases};
-use tidegate_policy::key_usage::KeyEntry;
+use tidegate_policy::key_usage::{KeyEntry, KeyWindows};
 use tidegate_policy::quota::Quota;
 use tidegate_policy::quota_state::{QuotaState, Settlement};
 use tidegate_policy::quota_sync::{OriginQuotaEvent, OriginReport};
+use tidegate_policy::window::Window;
 use tidegate_policy::{StableClassId, Timestamp, Units};
 
 /// A counter of one quota behind a lock.
@@ -37,6 +38,14 @@ pub(super) struct QuotaCounter {
     exhaustion_witness: Mutex<Option<(u64, u64)>>,
 }
 
+/// Key for which units are reserved.
+#[derive(Clone, Copy)]
+pub(super) struct ReservedKey {
+    pub(super) key: ClientKey,
+    /// Id of the window of the key, which is to be settled.
+    pub(super) window: u64,
+}
+
 impl QuotaCounter {
     pub(super) fn open(
         lock_order: usize,
@@ -49,7 +58,7 @@ impl QuotaCounter {
     ) -> Self {
         let max_shared_keys = quota.budget.as_ref().filter(|_| matches!(lease_mode, LeaseMode::Shared(_)));
         let key_leases = max_shared_keys.map(|budget| Box::new(Mutex::new(KeyLeases::new(budget.max_keys))));
-        let keyed_usage = Mutex::new(KeyedUsage::new(max_keys(quota, max_clients)));
+        let keyed_usage = Mutex::new(KeyedUsage::new(quota.key_windows(), max_keys(quota, max_clients)));
         // What the keys use together has no limit, and no ledger needs to lease it.
         let is_leased = !matches!(lease_mode, LeaseMode::Local) && quota.budget.is_none();
         let state = QuotaState::new(&of_all_keys(quota), class_ids, max_cost, is_leased, now);
@@ -85,8 +94,13 @@ impl QuotaCounter {
         let mut keyed_usage = self.keyed_usage.lock();
         keyed_usage.set_max_keys(max_keys(quota, max_clients));
         self.with_key_leases(|leases| leases.set_max_keys(max_keys(quota, max_clients)));
-        if state.window_id() != before {
-            keyed_usage.redefine(before, state.window_id());
+        let (earlier, windows) = (keyed_usage.usage().windows(), quota.key_windows());
+        let is_other_window = state.window_id() != before;
+        if windows != earlier || (is_other_window && windows == KeyWindows::OfQuota) {
+            let now = state.latest_time();
+            keyed_usage.redefine(earlier.moment(before, now), windows, windows.moment(state.window_id(), now));
+        }
+        if is_other_window {
             self.with_key_leases(|leases| leases.redefine(before, state.effective_span()));
         }
         drop((keyed_usage, state));
@@ -150,7 +164,10 @@ impl QuotaCounter {
     /// Returns the number of keys with usage in the current window.
     pub(super) fn key_count(&self, state: &QuotaState) -> usize {
         let leased = self.with_key_leases(|leases| leases.len(state.window_id()));
-        leased.unwrap_or_else(|| self.keyed_usage.lock().usage().len(state.window_id()))
+        leased.unwrap_or_else(|| {
+            let keyed_usage = self.keyed_usage.lock();
+            keyed_usage.usage().len(moment(&keyed_usage, state))
+        })
     }
 
     /// Returns the position of the counter in the lock order.
@@ -185,9 +202,45 @@ impl QuotaCounter {
         self.state.lock()
     }
 
-    /// Returns the units of `limit` that a client has used in the current window.
-    pub(super) fn client_used(&self, state: &QuotaState, client: ClientKey, limit: Units) -> Units {
-        self.keyed_usage.lock().usage().used_by_client(state.window_id(), client, limit)
+    /// Returns the units of `limit` that a client has used in the current window, and the time at which it can pay `cost` or has
+    /// more units.
+    pub(super) fn client_used(
+        &self,
+        state: &QuotaState,
+        client: ClientKey,
+        limit: Units,
+        cost: Units,
+    ) -> (Units, Timestamp) {
+        let keyed_usage = self.keyed_usage.lock();
+        let (usage, moment) = (keyed_usage.usage(), moment(&keyed_usage, state));
+        let used = usage.used_by_client(moment, client, limit);
+        let used =
+            if usage.windows() != KeyWindows::OfQuota && usage.is_forgotten(moment) { used.max(limit) } else { used };
+        let renewal = usage.client_renewal(moment, client, limit, goal(used, limit, cost));
+        (used, renewal.unwrap_or(state.resets_at()))
+    }
+
+    /// Returns the time at which a key, which has `used` units of `limit`, can pay `cost` or has more units.
+    pub(super) fn key_renewal(
+        &self,
+        state: &QuotaState,
+        key: ClientKey,
+        used: Units,
+        limit: Units,
+        cost: Units,
+    ) -> Timestamp {
+        let keyed_usage = self.keyed_usage.lock();
+        let moment = moment(&keyed_usage, state);
+        keyed_usage.usage().renewal(moment, key, goal(used, limit, cost)).unwrap_or(state.resets_at())
+    }
+
+    /// Returns the time at which the usage of all keys that counts now does so no more, or that of the first does so no more if it
+    /// slides.
+    pub(super) fn keys_renewal(&self, state: &QuotaState) -> Timestamp {
+        match self.keyed_usage.lock().usage().windows() {
+            KeyWindows::FirstUse { length } => state.latest_time() + length,
+            KeyWindows::OfQuota | KeyWindows::Sliding { .. } => state.resets_at(),
+        }
     }
 
     /// Calls `visit` with each key and its window.
@@ -202,14 +255,22 @@ impl QuotaCounter {
     /// Returns the `count` keys that have used most in the current window, and the number of keys that took the place of others.
     pub(super) fn top_keys(&self, state: &QuotaState, count: usize) -> (Vec<KeyEntry>, u32) {
         let mut top: Vec<KeyEntry> = Vec::with_capacity(count + 1);
-        self.visit_keys(|window, key| {
+        let mut add = |key: KeyEntry| {
             let place = top.partition_point(|entry| entry.used >= key.used);
-            if window == state.window_id() && place < count {
+            if place < count {
                 top.truncate(count - 1);
                 top.insert(place, key);
             }
+        };
+        let leased = self.with_key_leases(|leases| {
+            leases.entries().filter(|(window, _)| *window == state.window_id()).for_each(|(_, key)| add(key));
         });
-        (top, self.keyed_usage.lock().usage().replaced(state.window_id()))
+        let keyed_usage = self.keyed_usage.lock();
+        let moment = moment(&keyed_usage, state);
+        if leased.is_none() {
+            keyed_usage.usage().entries(moment).for_each(add);
+        }
+        (top, keyed_usage.usage().replaced(moment))
     }
 
     /// Returns the units of a key in the current window, of which it may use `limit`.
@@ -230,9 +291,10 @@ impl QuotaCounter {
     /// Returns the units that a key has used of its `limit` in the current window. After a clock that ran windows ahead is set
     /// back, a window that is forgotten counts as used up.
     fn key_used(&self, state: &QuotaState, key: ClientKey, limit: Units) -> Units {
-        let (window, keyed_usage) = (state.window_id(), self.keyed_usage.lock());
-        let used = keyed_usage.usage().used(window, key);
-        if keyed_usage.usage().is_forgotten(window) { used.max(limit) } else { used }
+        let keyed_usage = self.keyed_usage.lock();
+        let (usage, moment) = (keyed_usage.usage(), moment(&keyed_usage, state));
+        let used = usage.used(moment, key);
+        if usage.is_forgotten(moment) { used.max(limit) } else { used }
     }
 
     /// Returns true if usage by key can be recorded as the ledger requires.
@@ -240,13 +302,16 @@ impl QuotaCounter {
         self.keyed_usage.lock().is_recorded(state.latest_time())
     }
 
-    /// Counts units reserved in the current window for a key, which may use `limit`.
-    pub(super) fn reserve_for_key(&self, state: &QuotaState, key: ClientKey, limit: Units, units: Units) {
+    /// Counts units reserved in the current window for a key, which may use `limit`. Returns the window of the key to settle.
+    pub(super) fn reserve_for_key(&self, state: &QuotaState, key: ClientKey, limit: Units, units: Units) -> u64 {
         let reserve = |leases: &mut KeyLeases| leases.reserve(state.effective_span(), key, limit, units);
         if let Some(is_due) = self.with_key_leases(reserve) {
-            return self.wake_refresher_if(is_due);
+            self.wake_refresher_if(is_due);
+            return state.window_id();
         }
-        self.keyed_usage.lock().reserve(state.window_id(), key, units, state.latest_time());
+        let mut keyed_usage = self.keyed_usage.lock();
+        let moment = moment(&keyed_usage, state);
+        keyed_usage.reserve(moment, key, units, state.latest_time())
     }
 
     /// Requests a refill if the lease runs low. Called after units were taken; requests once until the lease is
@@ -260,13 +325,13 @@ impl QuotaCounter {
         self.wake_refresher_if(state.request_refill_for(cost));
     }
 
-    /// Replaces a reservation of `expected`, made in the window `id`, by `actual`, also in the usage of `key`. Updates
+    /// Replaces a reservation of `expected`, made in the window `id`, by `actual`, also in the usage of a key. Updates
     /// the cost estimate if the cost is `learned`.
     pub(super) fn settle(
         &self,
         id: u64,
         class: StableClassId,
-        key: Option<ClientKey>,
+        key: Option<ReservedKey>,
         expected: Units,
         actual: Units,
         learned: Option<&LearnedCost>,
@@ -276,8 +341,8 @@ impl QuotaCounter {
             learned.record(expected, actual);
         }
         let settlement = state.settle(id, class, expected, actual);
-        if let Some(key) = key {
-            self.settle_for_key(&state, id, key, expected, actual);
+        if let Some(ReservedKey { key, window }) = key {
+            self.settle_for_key(&state, window, key, expected, actual);
         }
         self.wake_refresher_if(settlement.needs_refill);
         settlement
@@ -303,7 +368,11 @@ impl QuotaCounter {
             };
             match self.with_key_leases(charge) {
                 Some(is_due) => self.wake_for_key(is_due, id, key, Units::ZERO, actual),
-                None => self.keyed_usage.lock().charge(id, key, actual, state.latest_time()),
+                None => {
+                    let mut keyed_usage = self.keyed_usage.lock();
+                    let moment = keyed_usage.usage().windows().moment(id, decided_at);
+                    keyed_usage.charge(moment, key, actual, state.latest_time());
+                }
             }
         }
         self.wake_refresher_if(settlement.needs_refill);
@@ -332,11 +401,11 @@ impl QuotaCounter {
     }
 
     /// Releases a reservation of which nothing was spent.
-    pub(super) fn release(&self, id: u64, key: Option<ClientKey>, expected: Units) {
+    pub(super) fn release(&self, id: u64, key: Option<ReservedKey>, expected: Units) {
         let mut state = self.state.lock();
         state.release(id, expected);
-        if let Some(key) = key {
-            self.settle_for_key(&state, id, key, expected, Units::ZERO);
+        if let Some(ReservedKey { key, window }) = key {
+            self.settle_for_key(&state, window, key, expected, Units::ZERO);
         }
     }
 
@@ -396,11 +465,30 @@ impl QuotaCounter {
     }
 }
 
-/// Returns the quota whose state is that of all keys together, if it has budgets: it has no limit.
+/// Returns the quota whose state is that of all keys together, if it has budgets: it has no limit, and its windows are not those that
+/// keys open.
 fn of_all_keys(quota: &Quota) -> Cow<'_, Quota> {
-    match quota.budget {
-        Some(_) => Cow::Owned(Quota { limit: Units::MAX, ..quota.clone() }),
-        None => Cow::Borrowed(quota),
+    if quota.budget.is_none() {
+        return Cow::Borrowed(quota);
+    }
+    let window = match quota.window {
+        Window::FirstUse { length } => Window::Fixed { length },
+        ref window => window.clone(),
+    };
+    Cow::Owned(Quota { limit: Units::MAX, window, ..quota.clone() })
+}
+
+/// Returns the moment by which usage by key is counted now.
+fn moment(keyed_usage: &KeyedUsage, state: &QuotaState) -> u64 {
+    keyed_usage.usage().windows().moment(state.window_id(), state.latest_time())
+}
+
+/// Returns what a key, which has `used` units of `limit`, may have used at most when it can pay `cost`; less than now if it can
+/// already.
+fn goal(used: Units, limit: Units, cost: Units) -> Units {
+    match used.saturating_add(cost) > limit {
+        true => limit.saturating_sub(cost),
+        false => used.saturating_sub(Units::from_milli(1)),
     }
 }
 

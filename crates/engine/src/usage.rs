@@ -24,6 +24,8 @@ pub struct QuotaUsage {
     pub guard_admitted: bool,
     /// End of the window.
     pub resets_at: Timestamp,
+    /// Time at which the client has units of its share again.
+    pub client_resets_at: Timestamp,
     /// Id of the window that is charged.
     pub window: u64,
     /// Sequence number of the decision on this quota. Orders decisions as they were made.
@@ -85,6 +87,7 @@ impl QuotaUsage {
             tier: snapshot.shedding.tier,
             guard_admitted: snapshot.guard_admitted,
             resets_at: snapshot.resets_at,
+            client_resets_at: snapshot.client_resets_at,
             window: 0,
             sequence: 0,
         }

@@ -77,7 +77,7 @@ pub struct BudgetUsage {
     pub used: Units,
     /// Limit of the key, in units.
     pub limit: Units,
-    /// End of the window.
+    /// End of the window; of a sliding one, the time at which more units are left.
     pub window_end: Timestamp,
 }
 
@@ -183,7 +183,7 @@ impl Admission {
                 enforce: quota.enforce,
                 keys: counter.key_count(&state),
                 used: state.used(),
-                window_end: state.resets_at(),
+                window_end: counter.keys_renewal(&state),
                 is_recorded: counter.is_recorded(&state),
             }
         };
@@ -207,7 +207,8 @@ impl Admission {
         let used = counter.key_balance(&state, key, limit).taken;
         // Asks for what other instances have counted by the next call.
         counter.request_key_lease(&state, key, limit, Units::ZERO);
-        Some(BudgetUsage { used, limit, window_end: state.resets_at() })
+        let window_end = counter.key_renewal(&state, key, used, limit, Units::ZERO);
+        Some(BudgetUsage { used, limit, window_end })
     }
 
     /// Returns snapshots of all quotas of the current configuration that have no budgets, in its order.

@@ -96,7 +96,9 @@ pub struct QuotaSnapshot<'a> {
     pub leased: Units,
     /// Units of the window that the client has used; `None` without a limit per client.
     pub client_used: Option<Units>,
-    /// End of the window.
+    /// Time at which the client has units of its share again: that of the quota, unless it slides.
+    pub client_resets_at: Timestamp,
+    /// End of the window; of a sliding one, the time at which the request can be paid or more units are left.
     pub resets_at: Timestamp,
     /// Tier state of the client's class.
     pub shedding: ShedState,
@@ -383,7 +385,7 @@ fn check_client_shares(
         if is_exceeded && !enforced {
             shadow = Some(Reason::ClientShare);
         } else if is_exceeded {
-            let wait = snapshot.resets_at.saturating_duration_since(now);
+            let wait = snapshot.client_resets_at.saturating_duration_since(now);
             let none = Refusal { reason: Reason::ClientShare, quotas: RefusedQuotas::NONE, wait };
             let merged = refusal.get_or_insert(none);
             merged.quotas.insert(index);

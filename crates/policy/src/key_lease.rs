@@ -193,7 +193,7 @@ impl KeyLeases {
         let table = self.tables.iter().position(|table| table.window.start.0 == before);
         let table = table.map(|index| self.tables.swap_remove(index).redefined(after));
         self.tables = table.into_iter().collect();
-        self.replaced.add(before, after.start.0);
+        self.replaced.add(before..=before, after.start.0);
     }
 
     /// Iterates over the keys, each with its window and the units that all instances have used, as far as this one is informed.

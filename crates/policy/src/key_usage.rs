@@ -5,39 +5,31 @@
 //! key is counted too low, and made-up keys use up the units of other clients only as far as they cost units themselves: no key
 //! with a request in flight is replaced, because what such requests reserve may cost nothing in the end.
 
+use super::Timestamp;
 use super::identity::{ClientKey, KeyOwner};
 use super::replaced_windows::ReplacedWindows;
 use super::units::Units;
+pub use key_windows::{KeyWindows, PARTS};
 use std::collections::HashMap;
+use table::{Opening, Table};
 
-/// Usage by key in the two latest windows of a quota, so that a clock that ran ahead and is set back finds the earlier one
-/// unchanged. A new window starts without usage.
+mod key_windows;
+mod table;
+
+/// Usage by key in the latest windows of a quota, one more than count at one time, so that a clock that ran ahead and is set back
+/// finds the earlier one unchanged. A new window starts without usage.
 ///
-/// Usage is also counted by network, because one client may have many addresses in it.
+/// What counts at a moment is a [`KeyWindows::moment`]. Usage is also counted by network, because one client may have many
+/// addresses in it.
 #[derive(Clone, Debug, Default)]
 pub struct KeyUsage {
-    tables: [Option<Table>; TABLES],
+    windows: KeyWindows,
+    tables: Vec<Option<Table>>,
     max_keys: usize,
     /// Windows that a change of the configuration has replaced.
     replaced: ReplacedWindows,
     /// Earlier windows than this one were counted before the last such change, and are forgotten.
     first_window: u64,
-}
-
-/// Usage by key in one window.
-#[derive(Clone, Debug, Default)]
-struct Table {
-    window: u64,
-    entries: Vec<KeyEntry>,
-    /// Units reserved by requests in flight, by entry.
-    reserved: Vec<Units>,
-    slots: HashMap<ClientKey, u32>,
-    /// Usage of a key without an entry, at most.
-    floor: Units,
-    /// By [`ClientKey::network`]; at most as many as keys.
-    used_by_network: HashMap<u64, Units>,
-    /// Number of keys that took the place of others.
-    replaced: u32,
 }
 
 /// Usage of one key in a window, as it is stored.
@@ -52,7 +44,7 @@ pub struct KeyEntry {
 /// Place of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
-    /// Number of the table of its window, below [`TABLES`].
+    /// Number of the table of its window, below [`KeyWindows::tables`].
     pub table: u8,
     /// Number of the entry in the table.
     pub slot: u32,
@@ -63,7 +55,7 @@ pub struct Place {
 pub struct ChangedEntry {
     /// Place of the entry.
     pub place: Place,
-    /// Id of the window.
+    /// Id of the window: of a sliding one, the start of the part; of one that the key has opened, its start.
     pub window: u64,
     /// The entry.
     pub entry: KeyEntry,
@@ -71,44 +63,42 @@ pub struct ChangedEntry {
     pub floor: Units,
 }
 
-/// Number of windows that are counted.
-pub const TABLES: usize = 2;
-
 /// Number of clients whose limits the clients of one network have together.
 pub const CLIENTS_OF_NETWORK: u64 = 8;
 
-/// Number of entries among which the one with the least usage makes room for a new key.
-const CANDIDATES: u32 = 32;
-
-/// Odd number close to the golden ratio of 2^32: multiples of it are spread evenly over the table.
-const STRIDE: u32 = 0x9e37_79b1;
-
 impl KeyUsage {
-    /// Creates the usage of at most `max_keys` keys in each window.
-    pub fn new(max_keys: usize) -> Self {
-        Self { max_keys: max_keys.clamp(1, u32::MAX as usize), ..Self::default() }
+    /// Creates the usage of at most `max_keys` keys in each window or part of one.
+    pub fn new(windows: KeyWindows, max_keys: usize) -> Self {
+        let tables = vec![None; windows.tables()];
+        Self { windows, tables, max_keys: max_keys.clamp(1, u32::MAX as usize), ..Self::default() }
     }
 
     /// Restores the usage from the entries that were stored. Of each table, entries of earlier windows than the latest are
     /// not used any more. All keys stay, also more than `max_keys`.
-    pub fn restore(max_keys: usize, stored: &[ChangedEntry]) -> Self {
-        let mut latest = [0; TABLES];
+    pub fn restore(windows: KeyWindows, max_keys: usize, stored: &[ChangedEntry]) -> Self {
+        let mut latest = HashMap::<u8, u64>::new();
         for record in stored {
-            let window = &mut latest[usize::from(record.place.table) % TABLES];
-            *window = record.window.max(*window);
+            let window = latest.entry(record.place.table).or_default();
+            *window = windows.table(record.window).max(*window);
         }
-        let mut usage = Self::new(max_keys);
+        let mut usage = Self::new(windows, max_keys);
         for &ChangedEntry { place, window, entry, floor } in stored {
-            if latest[usize::from(place.table) % TABLES] == window
-                && let Some(table) = usage.begin(window)
+            let (id, start) = (windows.table(window), windows.open_by_key().then_some(window));
+            if latest.get(&place.table) == Some(&id)
+                && let Some(table) = usage.begin(id)
             {
                 let (table, max_keys) = (&mut usage.tables[table], usage.max_keys);
                 let table = table.get_or_insert_default();
                 table.floor = table.floor.max(floor);
-                table.restore(entry, max_keys);
+                table.restore(entry, start, max_keys);
             }
         }
         usage
+    }
+
+    /// Returns the windows of the keys.
+    pub fn windows(&self) -> KeyWindows {
+        self.windows
     }
 
     /// Sets the maximum number of keys. Keys that are already counted stay.
@@ -116,14 +106,14 @@ impl KeyUsage {
         self.max_keys = max_keys.clamp(1, u32::MAX as usize);
     }
 
-    /// Returns the number of keys with usage in a window.
-    pub fn len(&self, window: u64) -> usize {
-        self.table(window).map_or(0, |table| table.entries.len())
+    /// Returns the number of keys with usage at a moment; of several parts that count then, the one with most keys.
+    pub fn len(&self, moment: u64) -> usize {
+        self.in_reach(moment).map(|table| table.entries.len()).max().unwrap_or_default()
     }
 
-    /// Returns the number of keys that took the place of others in a window.
-    pub fn replaced(&self, window: u64) -> u32 {
-        self.table(window).map_or(0, |table| table.replaced)
+    /// Returns the number of keys that took the place of others in what counts at a moment.
+    pub fn replaced(&self, moment: u64) -> u32 {
+        self.in_reach(moment).map(|table| table.replaced).fold(0, u32::wrapping_add)
     }
 
     /// Returns the id of the latest window with usage; 0 without usage.
@@ -131,46 +121,140 @@ impl KeyUsage {
         self.tables.iter().flatten().map(|table| table.window).max().unwrap_or_default()
     }
 
-    /// Returns true if the usage of a window may have made room for that of later ones. Its keys may have used their limits.
-    pub fn is_forgotten(&self, window: u64) -> bool {
-        let is_later = |table: &Option<Table>| table.as_ref().is_some_and(|table| window < table.window);
-        window < self.first_window || self.tables.iter().all(is_later)
+    /// Returns true if usage that counts at a moment may have made room for that of later ones. The keys may have used their
+    /// limits.
+    pub fn is_forgotten(&self, moment: u64) -> bool {
+        let table = self.windows.table(moment);
+        table < self.first_window || self.is_evicted(*self.windows.reach(table).start())
     }
 
-    /// Counts the usage of the window `before` in the window `after` from now on, because the quota has other windows. What
-    /// requests in flight reserved in the one is settled in the other.
-    pub fn redefine(&mut self, before: u64, after: u64) {
-        let table = self.tables.iter_mut().find_map(|table| table.take_if(|table| table.window == before));
-        self.tables = [table.map(|table| Table { window: after, ..table }), None];
-        self.first_window = after;
-        self.replaced.add(before, after);
+    /// Returns true if the table `id` may have made room for later ones.
+    fn is_evicted(&self, id: u64) -> bool {
+        self.tables.iter().all(|table| table.as_ref().is_some_and(|table| id < table.window))
+    }
+
+    /// Counts what counts at the moment `before` at the moment `after` of other windows from now on, because the configuration has
+    /// changed. What requests in flight reserved before is settled then.
+    pub fn redefine(&mut self, before: u64, windows: KeyWindows, after: u64) {
+        let replaced = match self.windows {
+            KeyWindows::OfQuota => before..=before,
+            _ => *self.windows.reach(self.windows.table(before)).start()..=before,
+        };
+        let table = match self.windows {
+            KeyWindows::OfQuota => {
+                self.tables.iter_mut().find_map(|table| table.take_if(|table| table.window == before))
+            }
+            _ => Some(self.merged(before)).filter(|table| !table.entries.is_empty()),
+        };
+        let (id, start) = (windows.table(after), windows.open_by_key().then_some(after));
+        self.windows = windows;
+        self.tables = vec![None; windows.tables()];
+        self.tables[0] = table.map(|table| table.moved(id, start));
+        self.first_window = id;
+        self.replaced.add(replaced, start.unwrap_or(id));
+    }
+
+    /// Returns one table with the usage that counts at a moment.
+    fn merged(&self, moment: u64) -> Table {
+        let floor = match self.windows {
+            KeyWindows::FirstUse { .. } => self.in_reach(moment).map(|table| table.floor).max().unwrap_or_default(),
+            _ => sum(self.in_reach(moment).map(|table| table.floor)),
+        };
+        let mut merged = Table::default();
+        merged.floor = floor;
+        for key in self.keys(moment) {
+            let counts = |table: &&Table| match table.slot(key) {
+                Some(slot) => self.counts(table.start(slot), moment),
+                None => true,
+            };
+            // What was reserved in an ended window is settled in this one, too.
+            let ended = sum(self.in_reach(moment).filter(|table| !counts(table)).map(|table| table.reserved(key)));
+            let used = self.counted(moment, key).saturating_add(ended);
+            merged.restore(KeyEntry { key, used }, None, self.max_keys);
+            if let Some(slot) = merged.slot(key) {
+                merged.reserve(slot, sum(self.in_reach(moment).map(|table| table.reserved(key))));
+            }
+        }
+        merged
     }
 
     /// Iterates over all entries, in the order of their places.
     pub fn records(&self) -> impl Iterator<Item = ChangedEntry> {
         let slots = self.tables.iter().flatten().map(|table| table.entries.len()).max().unwrap_or_default();
-        let places = (0..slots as u32).flat_map(|slot| (0..TABLES as u8).map(move |table| Place { table, slot }));
+        let tables = self.tables.len() as u8;
+        let places = (0..slots as u32).flat_map(move |slot| (0..tables).map(move |table| Place { table, slot }));
         places.filter_map(|place| self.record(place))
     }
 
     /// Returns the entry at a place; `None` if it has none.
     pub fn record(&self, place: Place) -> Option<ChangedEntry> {
-        self.tables[usize::from(place.table)].as_ref()?.record(place)
+        self.tables.get(usize::from(place.table))?.as_ref()?.record(place)
     }
 
-    /// Returns the units that a key has used in a window, including reserved ones; [`Units::MAX`] of a key without a place, while
+    /// Iterates over the keys with usage that counts at a moment.
+    pub fn entries(&self, moment: u64) -> impl Iterator<Item = KeyEntry> {
+        let entry = move |key| KeyEntry { key, used: self.counted(moment, key) };
+        self.keys(moment).filter(move |key| !self.windows.open_by_key() || self.open(moment, *key).is_some()).map(entry)
+    }
+
+    /// Iterates over the keys with an entry in any table that may count at a moment, each once.
+    fn keys(&self, moment: u64) -> impl Iterator<Item = ClientKey> {
+        let tables: Vec<&Table> = self.in_reach(moment).collect();
+        (0..tables.len()).flat_map(move |number| {
+            let earlier: Vec<&Table> = tables[..number].to_vec();
+            let is_first = move |key: &ClientKey| earlier.iter().all(|table| table.slot(*key).is_none());
+            let table: &Table = tables[number];
+            table.entries.iter().map(|entry| entry.key).filter(is_first)
+        })
+    }
+
+    /// Returns the units that a key has used at a moment, including reserved ones; [`Units::MAX`] of a key without a place, while
     /// the requests of all others are in flight.
-    pub fn used(&self, window: u64, key: ClientKey) -> Units {
-        self.table(window).map_or(Units::ZERO, |table| table.used(key, self.max_keys))
+    pub fn used(&self, moment: u64, key: ClientKey) -> Units {
+        self.used_of(moment, key, |table| table.used(key, self.max_keys))
     }
 
-    /// Returns the units of `limit` that a client has used in a window, including reserved ones: its own, or what its
+    /// Returns the units that a key has used at a moment, at most, whether or not it may use more.
+    fn counted(&self, moment: u64, key: ClientKey) -> Units {
+        self.used_of(moment, key, |table| table.counted(key))
+    }
+
+    /// Returns the units that a key has used at a moment. `in_current` returns those of the table to which more are added.
+    fn used_of(&self, moment: u64, key: ClientKey, in_current: impl Fn(&Table) -> Units) -> Units {
+        let current = self.window_or_earliest(moment);
+        let used = |table: &Table| if table.window == current { in_current(table) } else { table.counted(key) };
+        if !self.windows.open_by_key() {
+            return sum(self.in_reach(moment).map(used));
+        }
+        match self.open(moment, key) {
+            Some((table, slot)) => table.entries[slot as usize].used,
+            None => self.used_before(moment, key).max(self.table(current).map_or(Units::ZERO, in_current)),
+        }
+    }
+
+    /// Returns what a key without an open window may have used, because its entry may have been given to another one.
+    fn used_before(&self, moment: u64, key: ClientKey) -> Units {
+        let without = self.in_reach(moment).filter(|table| table.slot(key).is_none());
+        without.map(|table| table.floor).max().unwrap_or_default()
+    }
+
+    /// Returns the entry of the window that a key has open at a moment. A clock set back to before the start of one finds it, too:
+    /// it lasts longer, without additional units.
+    fn open(&self, moment: u64, key: ClientKey) -> Option<(&Table, u32)> {
+        let entries = self.in_reach(moment).filter_map(|table| Some((table, table.slot(key)?)));
+        let counts = entries.filter(|(table, slot)| self.counts(table.start(*slot), moment));
+        counts.min_by_key(|(table, slot)| moment < table.start(*slot))
+    }
+
+    /// Returns true if a window that a key has opened at `start` counts at a moment.
+    fn counts(&self, start: u64, moment: u64) -> bool {
+        !self.windows.open_by_key() || start.abs_diff(moment) < self.windows.spacing()
+    }
+
+    /// Returns the units of `limit` that a client has used at a moment, including reserved ones: its own, or what its
     /// network has used beyond the limits of [`CLIENTS_OF_NETWORK`] less one.
-    pub fn used_by_client(&self, window: u64, client: ClientKey, limit: Units) -> Units {
-        let Some(table) = self.table(window) else { return Units::ZERO };
-        let of_network = network(client).and_then(|network| table.used_by_network.get(&network));
-        let of_others = Units::from_milli(limit.milli().saturating_mul(CLIENTS_OF_NETWORK - 1));
-        table.used(client, self.max_keys).max(of_network.map_or(Units::ZERO, |used| used.saturating_sub(of_others)))
+    pub fn used_by_client(&self, moment: u64, client: ClientKey, limit: Units) -> Units {
+        self.used(moment, client).max(used_by_network(self.in_reach(moment), client, limit))
     }
 
     /// Returns the units that the network of a client has used in a window; those of the client if it has no network.
@@ -178,190 +262,151 @@ impl KeyUsage {
         self.used_by_client(window, client, Units::ZERO)
     }
 
-    /// Adds units reserved at a decision. They count in a later window if that of the decision is forgotten.
-    pub fn reserve(&mut self, window: u64, key: ClientKey, units: Units) -> ChangedEntry {
-        let index = self.begin(window).unwrap_or_else(|| self.earliest());
-        let changed = self.add(index, key, units);
-        let table = self.tables[index].get_or_insert_default();
-        let reserved = &mut table.reserved[changed.place.slot as usize];
-        *reserved = reserved.saturating_add(units);
+    /// Returns the time at which a key has used at most `goal`, if nothing more is charged to it; `None` for windows of the quota.
+    pub fn renewal(&self, moment: u64, key: ClientKey, goal: Units) -> Option<Timestamp> {
+        match self.windows {
+            KeyWindows::OfQuota => None,
+            KeyWindows::Sliding { .. } => {
+                Some(self.expiry(moment, goal, |tables| sum(tables.iter().map(|table| table.counted(key)))))
+            }
+            KeyWindows::FirstUse { .. } => {
+                let start = self.open(moment, key).map_or(moment, |(table, slot)| table.start(slot));
+                Some(self.windows.span(start)?.end)
+            }
+        }
+    }
+
+    /// Returns the time at which a client has used at most `goal` of `limit`, as [`Self::used_by_client`] counts it; `None` for
+    /// windows of the quota.
+    pub fn client_renewal(&self, moment: u64, client: ClientKey, limit: Units, goal: Units) -> Option<Timestamp> {
+        let used = |tables: &[&Table]| {
+            let own = sum(tables.iter().map(|table| table.counted(client)));
+            own.max(used_by_network(tables.iter().copied(), client, limit))
+        };
+        matches!(self.windows, KeyWindows::Sliding { .. }).then(|| self.expiry(moment, goal, used))
+    }
+
+    /// Returns the time at which the parts of a sliding window that have not expired have `used` at most `goal`.
+    fn expiry(&self, moment: u64, goal: Units, used: impl Fn(&[&Table]) -> Units) -> Timestamp {
+        let mut tables: Vec<&Table> = self.in_reach(moment).collect();
+        tables.sort_unstable_by_key(|table| table.window);
+        let is_enough = |expired: &usize| used(&tables[*expired..]) <= goal;
+        let expired = (1..=tables.len()).find(is_enough).filter(|_| !used(&tables).is_zero());
+        self.windows.expiry(expired.map_or(self.windows.table(moment), |expired| tables[expired - 1].window))
+    }
+
+    /// Adds units reserved at a decision. They count in a later window if that of the decision is forgotten. The window of the
+    /// result is the one to settle.
+    pub fn reserve(&mut self, moment: u64, key: ClientKey, units: Units) -> ChangedEntry {
+        let opening = self.opening(moment, key);
+        let index = self.index(moment, key).unwrap_or_else(|| self.earliest());
+        let changed = self.add(index, key, units, opening);
+        if let Some(table) = &mut self.tables[index] {
+            table.reserve(changed.place.slot, units);
+        }
         changed
     }
 
     /// Adds units charged without a reservation. Changes nothing if the window is forgotten.
-    pub fn charge(&mut self, window: u64, key: ClientKey, units: Units) -> Option<ChangedEntry> {
-        let index = self.begin(self.replaced.current(window))?;
-        Some(self.add(index, key, units))
+    pub fn charge(&mut self, moment: u64, key: ClientKey, units: Units) -> Option<ChangedEntry> {
+        let moment = self.replaced.current(moment);
+        let opening = self.opening(moment, key);
+        let index = self.index(moment, key)?;
+        Some(self.add(index, key, units, opening))
     }
 
-    /// Replaces reserved units of a key by the units charged. Changes nothing if the window is forgotten.
+    /// Replaces reserved units of a key in a window by the units charged. Changes nothing if the window is forgotten.
     pub fn settle(&mut self, window: u64, key: ClientKey, reserved: Units, charged: Units) -> Option<ChangedEntry> {
         let window = self.replaced.current(window);
-        let index = self.tables.iter().position(|table| table.as_ref().is_some_and(|table| table.window == window))?;
+        let index = self.position(self.windows.table(window))?;
+        let opening = self.opening(window, key);
         let table = self.tables[index].as_mut()?;
-        let settle = |used: &mut Units| *used = used.saturating_sub(reserved).saturating_add(charged);
-        match table.slots.get(&key) {
-            Some(&slot) => {
-                let in_flight = &mut table.reserved[slot as usize];
-                *in_flight = in_flight.saturating_sub(reserved);
-                if reserved == charged {
-                    return None;
-                }
-                settle(&mut table.entries[slot as usize].used);
-                if let Some(used) = network(key).and_then(|network| table.used_by_network.get_mut(&network)) {
-                    settle(used);
-                }
-                self.record(Place { table: index as u8, slot })
+        match table.slot(key) {
+            // Another window of the key has its place.
+            Some(slot) if opening.start.is_some_and(|start| start != table.start(slot)) => None,
+            Some(slot) => {
+                table.settle(slot, reserved, charged).then(|| table.changed(Place { table: index as u8, slot }))
             }
             // Its place was given away after all, together with the reservation.
-            None if charged > reserved => Some(self.add(index, key, charged.saturating_sub(reserved))),
+            None if charged > reserved => Some(self.add(index, key, charged.saturating_sub(reserved), opening)),
             None => None,
         }
     }
 
-    /// Returns the table that counts a window: of a forgotten one, the earliest.
-    fn table(&self, window: u64) -> Option<&Table> {
-        let mut tables = self.tables.iter().flatten();
-        match self.is_forgotten(window) {
-            true => tables.min_by_key(|table| table.window),
-            false => tables.find(|table| table.window == window),
+    /// Returns what a new entry of a key begins with at a moment.
+    fn opening(&self, moment: u64, key: ClientKey) -> Opening {
+        match self.windows.open_by_key() {
+            true => Opening { start: Some(moment), used: self.used_before(moment, key) },
+            false => Opening::SHARED,
         }
     }
 
-    /// Begins to count `window`, if it is not counted yet, in place of the earliest one. Returns the number of its table;
-    /// `None` if it is forgotten.
-    fn begin(&mut self, window: u64) -> Option<usize> {
-        let counts = |table: &Option<Table>| table.as_ref().is_some_and(|table| table.window == window);
-        if let Some(index) = self.tables.iter().position(counts) {
+    /// Returns the number of the table that counts what a key uses at a moment; `None` if that is forgotten.
+    fn index(&mut self, moment: u64, key: ClientKey) -> Option<usize> {
+        let open = match self.windows.open_by_key() {
+            true => self.open(moment, key).map(|(table, _)| table.window),
+            false => None,
+        };
+        self.begin(open.unwrap_or_else(|| self.windows.table(moment)))
+    }
+
+    /// Iterates over the tables whose usage may count at a moment: of a forgotten one, at that of the earliest.
+    fn in_reach(&self, moment: u64) -> impl Iterator<Item = &Table> {
+        let reach = self.windows.reach(self.window_or_earliest(moment));
+        self.tables.iter().flatten().filter(move |table| reach.contains(&table.window))
+    }
+
+    /// Returns the id of the table of a moment, or of the earliest table if that is forgotten.
+    fn window_or_earliest(&self, moment: u64) -> u64 {
+        let window = self.windows.table(moment);
+        let earliest = || self.tables.iter().flatten().map(|table| table.window).min();
+        if window < self.first_window || self.is_evicted(window) { earliest().unwrap_or(window) } else { window }
+    }
+
+    /// Begins to count the table `id`, if it is not counted yet, in place of the earliest one. Returns its number; `None` if it is
+    /// forgotten.
+    fn begin(&mut self, id: u64) -> Option<usize> {
+        if let Some(index) = self.position(id) {
             return Some(index);
         }
-        if self.is_forgotten(window) {
+        if id < self.first_window || self.is_evicted(id) {
             return None;
         }
         let index = self.tables.iter().position(Option::is_none).unwrap_or_else(|| self.earliest());
-        self.tables[index].get_or_insert_default().restart(window);
+        self.tables[index].get_or_insert_default().restart(id);
         Some(index)
     }
 
-    /// Returns the number of the table of the earliest window.
-    fn earliest(&self) -> usize {
-        let window = |index: &usize| self.tables[*index].as_ref().map_or(u64::MAX, |table| table.window);
-        (0..TABLES).min_by_key(window).unwrap_or_default()
+    fn position(&self, id: u64) -> Option<usize> {
+        self.tables.iter().position(|table| table.as_ref().is_some_and(|table| table.window == id))
     }
 
-    fn add(&mut self, index: usize, key: ClientKey, units: Units) -> ChangedEntry {
+    fn table(&self, id: u64) -> Option<&Table> {
+        self.tables.iter().flatten().find(|table| table.window == id)
+    }
+
+    /// Returns the number of the earliest table.
+    fn earliest(&self) -> usize {
+        let window = |index: &usize| self.tables[*index].as_ref().map_or(u64::MAX, |table| table.window);
+        (0..self.tables.len()).min_by_key(window).unwrap_or_default()
+    }
+
+    fn add(&mut self, index: usize, key: ClientKey, units: Units, opening: Opening) -> ChangedEntry {
         let table = self.tables[index].get_or_insert_default();
-        let slot = table.add(key, units, self.max_keys);
+        let slot = table.add(key, units, opening, self.max_keys);
         table.changed(Place { table: index as u8, slot })
     }
 }
 
-impl Table {
-    /// Begins to count another window.
-    fn restart(&mut self, window: u64) {
-        self.window = window;
-        self.entries.clear();
-        self.reserved.clear();
-        self.slots.clear();
-        self.used_by_network.clear();
-        (self.floor, self.replaced) = (Units::ZERO, 0);
-    }
+/// Returns what the network of a client has used beyond the limits of [`CLIENTS_OF_NETWORK`] less one.
+fn used_by_network<'a>(tables: impl Iterator<Item = &'a Table>, client: ClientKey, limit: Units) -> Units {
+    let Some(network) = network(client) else { return Units::ZERO };
+    let of_others = Units::from_milli(limit.milli().saturating_mul(CLIENTS_OF_NETWORK - 1));
+    sum(tables.filter_map(|table| table.used_by_network.get(&network).copied())).saturating_sub(of_others)
+}
 
-    fn used(&self, key: ClientKey, max_keys: usize) -> Units {
-        match self.slots.get(&key) {
-            Some(&slot) => self.entries[slot as usize].used,
-            None if self.entries.len() < max_keys || self.replaceable(key).is_some() => self.floor,
-            None => Units::MAX,
-        }
-    }
-
-    /// Adds a stored entry. Of two entries of a key, as a power cut may leave, the larger one counts.
-    fn restore(&mut self, stored: KeyEntry, max_networks: usize) {
-        let slot = match self.slots.get(&stored.key) {
-            Some(&slot) => slot,
-            None => self.push(KeyEntry { used: Units::ZERO, ..stored }),
-        };
-        let missing = stored.used.saturating_sub(self.entries[slot as usize].used);
-        self.count(slot, missing, max_networks);
-    }
-
-    /// Adds units to the usage of a key. Returns the number of its entry.
-    fn add(&mut self, key: ClientKey, units: Units, max_keys: usize) -> u32 {
-        let slot = match self.slots.get(&key) {
-            Some(&slot) => slot,
-            // Once a key was replaced, a new one may be the same, also after the maximum was raised.
-            None if self.entries.len() < max_keys => self.push(KeyEntry { key, used: self.floor }),
-            None => self.replace_by(key),
-        };
-        self.count(slot, units, max_keys);
-        slot
-    }
-
-    /// Adds an entry. Returns its number.
-    fn push(&mut self, entry: KeyEntry) -> u32 {
-        let slot = self.entries.len() as u32;
-        self.entries.push(entry);
-        self.reserved.push(Units::ZERO);
-        self.slots.insert(entry.key, slot);
-        slot
-    }
-
-    /// Adds units to an entry, and to its network.
-    fn count(&mut self, slot: u32, units: Units, max_networks: usize) {
-        let entry = &mut self.entries[slot as usize];
-        entry.used = entry.used.saturating_add(units);
-        if let Some(network) = network(entry.key)
-            && (self.used_by_network.len() < max_networks || self.used_by_network.contains_key(&network))
-        {
-            let used = self.used_by_network.entry(network).or_default();
-            *used = used.saturating_add(units);
-        }
-    }
-
-    /// Gives the place of another key to `key`. Returns the number of its entry.
-    fn replace_by(&mut self, key: ClientKey) -> u32 {
-        let slot = self.replaceable(key).or_else(|| self.candidates(key).min_by_key(|&slot| self.used_at(slot)));
-        let slot = slot.unwrap_or_default();
-        self.replaced = self.replaced.wrapping_add(1);
-        let replaced = self.entries[slot as usize];
-        self.floor = self.floor.max(replaced.used);
-        self.slots.remove(&replaced.key);
-        self.slots.insert(key, slot);
-        self.entries[slot as usize] = KeyEntry { key, used: self.floor };
-        self.reserved[slot as usize] = Units::ZERO;
-        slot
-    }
-
-    /// Returns the entry with the least usage of some without requests in flight, whose place `key` may take; `None` if none of
-    /// them is without.
-    fn replaceable(&self, key: ClientKey) -> Option<u32> {
-        let is_idle = |slot: &u32| self.reserved[*slot as usize].is_zero();
-        self.candidates(key).filter(is_idle).min_by_key(|&slot| self.used_at(slot))
-    }
-
-    /// Iterates over some entries, spread evenly: others for each key, so that one client cannot keep all of them in use.
-    fn candidates(&self, key: ClientKey) -> impl Iterator<Item = u32> {
-        let count = self.entries.len() as u64;
-        let of_key = (key.to_u64().wrapping_mul(u64::from(STRIDE)) >> 32) as u32;
-        let start = self.replaced.wrapping_mul(CANDIDATES).wrapping_add(of_key);
-        (0..CANDIDATES).map(move |number| {
-            let hash = start.wrapping_add(number).wrapping_mul(STRIDE);
-            ((u64::from(hash) * count) >> 32) as u32
-        })
-    }
-
-    fn used_at(&self, slot: u32) -> Units {
-        self.entries[slot as usize].used
-    }
-
-    fn record(&self, place: Place) -> Option<ChangedEntry> {
-        ((place.slot as usize) < self.entries.len()).then(|| self.changed(place))
-    }
-
-    fn changed(&self, place: Place) -> ChangedEntry {
-        let entry = self.entries[place.slot as usize];
-        ChangedEntry { place, window: self.window, entry, floor: self.floor }
-    }
+fn sum(units: impl Iterator<Item = Units>) -> Units {
+    units.fold(Units::ZERO, Units::saturating_add)
 }
 
 /// Returns the network of a client that is known by its address.
@@ -370,284 +415,4 @@ fn network(client: ClientKey) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    const fn units(whole: u64) -> Units {
-        Units::from_whole(whole)
-    }
-
-    /// Returns a client in a network of its own.
-    fn client(number: u64) -> ClientKey {
-        ClientKey::from_u64(number << 8)
-    }
-
-    #[test]
-    fn usage_is_of_one_key_and_one_window() {
-        let mut usage = KeyUsage::new(8);
-        usage.reserve(1, client(1), units(3));
-        usage.reserve(1, client(1), units(2));
-        usage.reserve(1, client(2), units(7));
-        assert_eq!([1, 2, 3].map(|number| usage.used(1, client(number))), [units(5), units(7), Units::ZERO]);
-        assert_eq!(usage.used(2, client(1)), Units::ZERO, "another window");
-        usage.settle(1, client(1), units(3), units(1));
-        assert_eq!(usage.used(1, client(1)), units(3));
-
-        usage.reserve(2, client(2), units(1));
-        assert_eq!([1, 2].map(|number| usage.used(2, client(number))), [Units::ZERO, units(1)]);
-        usage.settle(1, client(2), units(7), units(6));
-        assert_eq!([1, 2].map(|window| usage.used(window, client(2))), [units(6), units(1)], "each in its window");
-        assert_eq!([1, 2, 3].map(|window| usage.len(window)), [2, 1, 0]);
-
-        usage.reserve(3, client(2), units(4));
-        assert_eq!(usage.settle(1, client(2), units(6), Units::ZERO), None, "the window is forgotten");
-        assert_eq!(usage.charge(1, client(2), units(7)), None, "the window is forgotten");
-        assert_eq!([2, 3].map(|window| usage.used(window, client(2))), [units(1), units(4)]);
-        assert_eq!([0, 1, 2, 4].map(|window| usage.is_forgotten(window)), [true, true, false, false]);
-    }
-
-    #[test]
-    fn clock_that_is_set_back_finds_the_earlier_window() {
-        let mut usage = KeyUsage::new(8);
-        usage.reserve(1, client(1), units(5));
-        usage.reserve(9, client(1), units(3));
-        assert_eq!(usage.used(1, client(1)), units(5));
-        usage.reserve(1, client(1), units(2));
-        assert_eq!([1, 9].map(|window| usage.used(window, client(1))), [units(7), units(3)]);
-        usage.reserve(5, client(1), units(1));
-        assert!(usage.is_forgotten(1), "a third window");
-        assert_eq!([5, 9].map(|window| usage.used(window, client(1))), [units(1), units(3)]);
-    }
-
-    #[test]
-    fn usage_continues_in_other_windows() {
-        let mut usage = KeyUsage::new(8);
-        usage.reserve(20, client(1), units(2));
-        usage.reserve(21, client(1), units(5));
-        usage.redefine(21, 3);
-        assert_eq!([3, 20, 21].map(|window| usage.used(window, client(1))), [units(5), Units::ZERO, Units::ZERO]);
-        assert!(usage.is_forgotten(2) && !usage.is_forgotten(3), "a clock that is set back opens no window again");
-        assert_eq!(usage.used(2, client(1)), units(5));
-        usage.redefine(7, 8);
-        assert_eq!(usage.records().count(), 0, "another window than the counted one");
-    }
-
-    #[test]
-    fn request_in_flight_is_settled_in_the_window_that_replaced_its_own() {
-        let mut usage = KeyUsage::new(8);
-        usage.reserve(20, client(1), units(1));
-        for (before, after, charged) in [(20, 3, 4), (3, 14, 6), (14, 20, 5), (20, 3, 9)] {
-            let reserved = usage.used(before, client(1));
-            usage.redefine(before, after);
-            assert_eq!(usage.used(after, client(1)), reserved);
-            usage.settle(before, client(1), reserved, units(charged));
-            assert_eq!(usage.used(after, client(1)), units(charged), "{before} {after}");
-            usage.charge(before, client(1), units(1));
-            assert_eq!(usage.used(after, client(1)), units(charged + 1), "{before} {after}");
-        }
-        for window in [14, 20] {
-            usage.charge(window, client(1), units(10));
-        }
-        assert_eq!(usage.used(3, client(1)), units(30), "requests of all windows before");
-        for window in 30..60 {
-            usage.redefine(if window == 30 { 3 } else { window - 1 }, window);
-        }
-        usage.charge(52, client(1), units(1));
-        assert_eq!(usage.used(59, client(1)), units(31));
-    }
-
-    #[test]
-    fn raised_maximum_forgets_no_replaced_key() {
-        let mut usage = KeyUsage::new(4);
-        (0..4).for_each(|number| _ = usage.reserve(1, client(number), units(9)));
-        (4..8).for_each(|number| _ = usage.reserve(1, client(number), units(1)));
-        usage.set_max_keys(100);
-        let stored: Vec<_> = usage.records().collect();
-        for mut usage in [usage, KeyUsage::restore(100, &stored)] {
-            for number in 0..8 {
-                assert!(usage.used(1, client(number)) >= units(9), "{number}");
-                usage.reserve(1, client(number), units(1));
-                assert!(usage.used(1, client(number)) >= units(10), "{number}");
-            }
-            assert_eq!((usage.len(1), usage.used(2, client(9))), (8, Units::ZERO), "a new window");
-        }
-    }
-
-    #[test]
-    fn lowered_maximum_changes_no_usage() {
-        let mut usage = KeyUsage::new(100);
-        (0..40).for_each(|number| _ = usage.reserve(1, client(number), units(1)));
-        let mut stored: Vec<_> = usage.records().collect();
-        let twice = ChangedEntry { entry: KeyEntry { key: client(7), used: units(3) }, ..stored[5] };
-        stored.push(twice);
-        let mut restored = KeyUsage::restore(3, &stored);
-        let of_restored = |restored: &KeyUsage| {
-            (0..40).filter(|number| *number != 7).all(|number| restored.used(1, client(number)) == units(1))
-        };
-        assert!(of_restored(&restored));
-        assert_eq!([7, 50].map(|number| restored.used(1, client(number))), [units(3), Units::ZERO]);
-        restored.reserve(1, client(50), units(1));
-        assert_eq!(
-            (restored.len(1), restored.used(1, client(50))),
-            (40, units(2)),
-            "it takes the place of another one"
-        );
-    }
-
-    #[test]
-    fn clients_of_one_network_share_the_limits_of_eight() {
-        let mut usage = KeyUsage::new(1000);
-        let limit = units(10);
-        let in_network = |number: u64| ClientKey::from_u64(7 << 8 | number);
-        (0..7).for_each(|number| _ = usage.reserve(1, in_network(number), limit));
-        assert_eq!(usage.used_by_client(1, in_network(200), limit), Units::ZERO);
-        usage.reserve(1, in_network(7), units(4));
-        assert_eq!([7, 200].map(|number| usage.used_by_client(1, in_network(number), limit)), [units(4), units(4)]);
-        usage.reserve(1, in_network(8), units(6));
-        assert_eq!(usage.used_by_client(1, in_network(200), limit), limit, "nothing is left for further addresses");
-        usage.settle(1, in_network(8), units(6), Units::ZERO);
-        assert_eq!(usage.used_by_client(1, in_network(200), limit), units(4));
-        assert_eq!(usage.used_by_client(1, client(3), limit), Units::ZERO, "another network");
-        let credential = ClientKey::from_credential(1);
-        (0..9).for_each(|_| _ = usage.reserve(1, credential, limit));
-        let other = ClientKey::from_credential(2);
-        assert_eq!(usage.used_by_client(1, other, limit), Units::ZERO, "a credential has no network");
-    }
-
-    #[test]
-    fn made_up_keys_take_neither_the_usage_nor_the_units_of_others() {
-        const CUSTOMERS: u64 = 200;
-        let key = ClientKey::from_credential;
-        let mut usage = KeyUsage::new(1000);
-        (0..CUSTOMERS).for_each(|number| _ = usage.reserve(1, key(number), units(500)));
-        for number in 0..100_000 {
-            usage.reserve(1, key(1_000_000 + number), units(1));
-            usage.settle(1, key(1_000_000 + number), units(1), units(1));
-            assert!(usage.len(1) <= 1000);
-        }
-        // Each made-up key replaces another one, whose usage it inherits: about 125 units for each of the 800 entries.
-        let begins_with = usage.used(1, key(999_999_999));
-        assert!(begins_with < units(200), "{begins_with}");
-        for number in 0..CUSTOMERS {
-            assert_eq!(usage.used(1, key(number)), units(500));
-        }
-    }
-
-    #[test]
-    fn made_up_keys_that_cost_nothing_take_no_units_of_others() {
-        let key = ClientKey::from_credential;
-        let mut usage = KeyUsage::new(100);
-        // The requests of 100 keys are in flight at once, each with much reserved, and cost nothing in the end.
-        (0..100).for_each(|number| _ = usage.reserve(1, key(number), units(990)));
-        assert_eq!(usage.used(1, key(1000)), Units::MAX, "no place is free");
-        (0..100).for_each(|number| _ = usage.settle(1, key(number), units(990), Units::ZERO));
-        for number in 1000..1200 {
-            assert_eq!(usage.used(1, key(number)), Units::ZERO);
-            usage.reserve(1, key(number), units(10));
-            usage.settle(1, key(number), units(10), Units::ZERO);
-        }
-        // One request in flight keeps its place, whatever takes that of others.
-        usage.reserve(1, key(1), units(7));
-        let before = usage.used(1, key(1));
-        (2000..9000).for_each(|number| {
-            usage.reserve(1, key(number), units(1));
-            usage.settle(1, key(number), units(1), units(1));
-        });
-        assert_eq!(usage.used(1, key(1)), before);
-    }
-
-    #[test]
-    fn usage_is_restored_from_its_changes() {
-        let mut usage = KeyUsage::new(40);
-        let mut stored = HashMap::new();
-        let key = ClientKey::from_credential;
-        for number in 0..100 {
-            let window = if number % 9 == 1 { 6 } else { 7 };
-            let changed = usage.reserve(window, key(number % 60), units(number % 5));
-            usage.settle(window, key(number % 60), units(number % 5), units(number % 5));
-            stored.insert((changed.place.table, changed.place.slot), changed);
-        }
-        for (table, window) in [(0, 5), (1, 4)] {
-            let place = Place { table, slot: 40 };
-            stored.insert((table, 40), ChangedEntry { place, window, ..stored[&(0, 0)] });
-        }
-        let restored = KeyUsage::restore(40, &stored.into_values().collect::<Vec<_>>());
-        for (window, number) in [6, 7].into_iter().flat_map(|window| (0..60).map(move |number| (window, number))) {
-            assert_eq!(restored.used(window, key(number)), usage.used(window, key(number)), "{window} {number}");
-        }
-        assert_eq!(restored.latest_window(), 7);
-    }
-
-    proptest! {
-        /// Each key has used what was reserved and charged for it, whatever the others do.
-        #[test]
-        fn usage_is_the_sum_of_a_keys_charges(
-            requests in prop::collection::vec((0_u64..5, 0_u64..4, 0_u64..6), 0..60),
-        ) {
-            let (mut usage, mut expected) = (KeyUsage::new(5), [0_u64; 5]);
-            for (number, reserved, charged) in requests {
-                usage.reserve(9, client(number), units(reserved));
-                usage.settle(9, client(number), units(reserved), units(charged));
-                expected[number as usize] += charged;
-            }
-            for (number, expected) in expected.into_iter().enumerate() {
-                prop_assert_eq!(usage.used(9, client(number as u64)), units(expected));
-            }
-        }
-
-        /// However the clock is set, a key has in each window what it used there, unless the window is forgotten. So it is after a
-        /// restart at any moment.
-        #[test]
-        fn clock_jumps_lose_no_usage(
-            requests in prop::collection::vec((0_u64..4, 0_u64..3, 0_u64..4, 0_u64..6, any::<bool>()), 0..60),
-        ) {
-            let (mut usage, mut expected) = (KeyUsage::new(5), HashMap::<(u64, u64), u64>::new());
-            let mut stored = HashMap::new();
-            for (window, number, reserved, charged, restarts) in requests {
-                if usage.is_forgotten(window) {
-                    continue;
-                }
-                let changed = usage.reserve(window, client(number), units(reserved));
-                stored.insert(changed.place, changed);
-                if let Some(changed) = usage.settle(window, client(number), units(reserved), units(charged)) {
-                    stored.insert(changed.place, changed);
-                }
-                *expected.entry((window, number)).or_default() += charged;
-                if restarts {
-                    let mut records: Vec<_> = stored.drain().map(|(_, record)| record).collect();
-                    records.sort_by_key(|record| record.place);
-                    usage = KeyUsage::restore(5, &records);
-                    stored = usage.records().map(|record| (record.place, record)).collect();
-                }
-                for (&(window, number), &expected) in &expected {
-                    if !usage.is_forgotten(window) {
-                        prop_assert_eq!(usage.used(window, client(number)), units(expected), "{} {}", window, number);
-                    }
-                }
-            }
-        }
-
-        /// A full table counts no key too low, also with reservations that are settled after their entry was given away.
-        #[test]
-        fn no_usage_is_counted_too_low(
-            requests in prop::collection::vec((0_u64..12, 0_u64..4, 0_u64..6, 0_usize..4), 0..200), max_keys in 1_usize..8,
-        ) {
-            let (mut usage, mut expected) = (KeyUsage::new(max_keys), [0_u64; 12]);
-            let mut open: Vec<(u64, u64, u64)> = Vec::new();
-            for (number, reserved, charged, settled) in requests {
-                usage.reserve(9, client(number), units(reserved));
-                expected[number as usize] += reserved;
-                open.push((number, reserved, charged));
-                for (number, reserved, charged) in open.drain(..settled.min(open.len())) {
-                    usage.settle(9, client(number), units(reserved), units(charged));
-                    expected[number as usize] = expected[number as usize] + charged - reserved;
-                }
-                for (number, expected) in expected.iter().enumerate() {
-                    prop_assert!(usage.used(9, client(number as u64)) >= units(*expected), "{number}");
-                }
-                prop_assert!(usage.len(9) <= max_keys);
-            }
-        }
-    }
-}
+mod tests;

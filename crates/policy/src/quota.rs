@@ -1,12 +1,14 @@
 //! Checked settings of a quota: limit, window, and the tiers of each class.
 
+use super::Timestamp;
 use super::budget::{Budget, Payer};
 use super::class::Class;
 use super::ids::ClassId;
+use super::key_usage::KeyWindows;
 use super::pacing::Pacing;
 use super::tier::TierSet;
 use super::units::Units;
-use super::window::Window;
+use super::window::{Span, Window};
 
 /// A quota: units that may be used per window.
 #[derive(Clone, Debug)]
@@ -122,6 +124,26 @@ impl Quota {
             pacing: None,
             class_tiers: Vec::new(),
         }
+    }
+
+    /// Returns the windows in which the usage of each key is counted: those of the quota, unless each budget has its own, or usage
+    /// slides.
+    pub fn key_windows(&self) -> KeyWindows {
+        match self.window {
+            Window::Sliding { length, .. } => KeyWindows::sliding(length),
+            Window::FirstUse { length } if self.budget.is_some() => KeyWindows::FirstUse { length },
+            _ => KeyWindows::OfQuota,
+        }
+    }
+
+    /// Returns a span of time that contains `time`, after which windows of keys have ended that had not before it: a window of the
+    /// quota, a part of a sliding one, or as much of a window that keys open.
+    pub fn history_span(&self, time: Timestamp) -> Span {
+        let parts = match self.key_windows() {
+            KeyWindows::FirstUse { length } => KeyWindows::sliding(length),
+            windows => windows,
+        };
+        parts.span(time.0).unwrap_or_else(|| self.window.span(time))
     }
 
     /// Returns true if the origin reports what responses cost.

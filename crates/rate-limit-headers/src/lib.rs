@@ -180,7 +180,8 @@ impl RateLimitHeaders {
             if let Some(remaining) = usage.client_remaining {
                 let remaining = if by_share { 0 } else { remaining.floor().min(MAX_SF_INTEGER) };
                 text.write_str(", ")?;
-                write_item(text, &self.client_shares[usage.quota.index()], remaining, window, until_reset)?;
+                let wait = ceil_seconds(usage.client_resets_at.saturating_duration_since(now));
+                write_item(text, &self.client_shares[usage.quota.index()], remaining, window, wait)?;
             }
         }
         Ok(())

@@ -30,6 +30,7 @@ fn fields(draft: RateLimitDraft, key: KeySource, status: u16, refusal: Option<&R
         tier: 0,
         guard_admitted: false,
         resets_at: NOON + Duration::from_secs(600),
+        client_resets_at: NOON + Duration::from_secs(600),
         window: 0,
         sequence: 1,
     }];

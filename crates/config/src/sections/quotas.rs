@@ -38,15 +38,17 @@ section! {
         /// has a `key`; header and cookie name the customer by their value, which the gateway does not check. A request without
         /// one is charged to the budget of its address. All quotas of a file that count by customer use the same of them.
         /// A spent budget refuses with 429, reason quota, and RateLimit fields show the budget that is charged. Budgets have no
-        /// tiers, no pacing and no sync_from, and end with a calendar or fixed window.
+        /// tiers, no pacing and no sync_from. With a calendar or fixed window, all begin anew together; a first_use window opens for
+        /// each key with its first charge, and a sliding one never exceeds the limit of a key in any span of its length.
         ///
         /// Usage is recorded in state_dir before a request is sent, so that it survives a kill; what was in flight then counts as
-        /// expected. Gateways with one ledger.redis share the budgets.
+        /// expected. Gateways with one ledger.redis share the budgets of calendar and fixed windows; they have no others.
         per: Option<Per>;
         /// Limits that differ from `limit`, by class. Default none.
         limits: NamedMap<Amount>;
-        /// Number of keys that are counted in a window, 1 to 10000000; each takes about 60 bytes. A further key takes the place of
-        /// one with little usage and begins with the most that such a key had used, so that none is counted too low.
+        /// Number of keys that are counted in a window, 1 to 10000000; each takes about 60 bytes. A sliding window counts as many, at
+        /// most 1000000, in each of its 12 parts, and a key takes 60 bytes in each in which it is charged. A further key takes the
+        /// place of one with little usage and begins with the most that such a key had used, so that none is counted too low.
         /// Default 100000.
         max_keys: Option<u32>;
         /// true: metrics have the usage and the limit of each key of `api_keys` (`tidegate_budget_used`, `tidegate_budget_limit`).
@@ -55,8 +57,9 @@ section! {
         /// unit alone, such as day, is short for { calendar: day }. Default: a calendar day of the system's time zone.
         window: Option<ShortForm<Window, CalendarUnit>>;
         /// Units of a window that one client may use: a share of the limit such as 2%, or an amount. Further requests
-        /// with a cost get 429, reason client_share, until the window ends. Sliding windows have no such share. Default: with
-        /// the built-in classes and neither tiers nor pacing, 5%, or 20 times the highest cost of a route if that is more; else no limit.
+        /// with a cost get 429, reason client_share, until the window ends, or a part of a sliding one has expired. Default: with
+        /// the built-in classes and neither tiers nor pacing, 5%, or 20 times the highest cost of a route if that is more; with a
+        /// sliding window and else no limit.
         ///
         /// The client is that of the bucket of its class: an address or IPv6 prefix, or the `key` of the class. All
         /// addresses of one network (IPv4 /24, IPv6 /48) together may use eight times as much. A refused request
@@ -161,14 +164,10 @@ pub(crate) fn quota(
 }
 
 fn check_client_limit(quota: &policy::Quota, path: &SettingPath, report: &mut Diagnostics) {
-    let policy::Quota { client_limit: Some(client_limit), limit, window, .. } = quota else { return };
+    let policy::Quota { client_limit: Some(client_limit), limit, .. } = quota else { return };
     if client_limit.is_zero() || client_limit > limit {
         let message = format!("found {client_limit} of {limit} {}", limit.noun());
         let hint = "write a share such as 2%, or an amount up to the limit";
         report.contradiction(&path.per_client(), &[path.limit()], message, hint);
-    }
-    if window.is_sliding() {
-        let hint = "use a calendar, fixed or first_use window, or a bucket";
-        report.error(&path.per_client(), "a sliding window has no end at which a share is renewed", hint);
     }
 }

@@ -171,11 +171,11 @@ fn budgets_are_shared_by_all_gateways_of_a_redis() {
     for (rest, expected) in [
         (
             ", window: { sliding: 1h }",
-            "5:41: quotas.q.window: all budgets of a quota end together; write a calendar or a fixed window",
+            "5:41: quotas.q.window: gateways that share ledger.redis cannot share budgets of a sliding or first_use window; write a calendar or a fixed window, or ledger: file, with which each gateway counts its own",
         ),
         (
             ", window: { first_use: 1h }",
-            "5:41: quotas.q.window: all budgets of a quota end together; write a calendar or a fixed window",
+            "5:41: quotas.q.window: gateways that share ledger.redis cannot share budgets of a sliding or first_use window; write a calendar or a fixed window, or ledger: file, with which each gateway counts its own",
         ),
         (", max_keys: 0", "5:51: quotas.q.max_keys: found 0; write 1 to 10000000"),
         (", limits: { pro: 0 }", "5:56: quotas.q.limits.pro: found 0; write the units of each, or block the class pro"),

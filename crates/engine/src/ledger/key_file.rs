@@ -1,4 +1,4 @@
-//! File with the usage of each key in the two latest windows of a quota.
+//! File with the usage of each key in the latest windows of a quota.
 //!
 //! A change is written in place, before the request that it is for is sent: writes survive the exit of a process. After a kill,
 //! what was reserved counts as used. Writes are synced to the disk every second, by no thread of requests. While a sync takes
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tidegate_policy::hash::{fnv1a, mix};
 use tidegate_policy::identity::ClientKey;
-use tidegate_policy::key_usage::{ChangedEntry, KeyEntry, KeyUsage, Place, TABLES};
+use tidegate_policy::key_usage::{ChangedEntry, KeyEntry, KeyUsage, KeyWindows, Place};
 use tidegate_policy::window::Span;
 use tidegate_policy::{Timestamp, Units};
 
@@ -25,8 +25,14 @@ use tidegate_policy::{Timestamp, Units};
 /// it and version 2 do not state for how many records the file has room.
 const MAGIC: &[u8; 8] = b"keys\0\0\0\x03";
 
+/// First bytes of a file of sliding windows, and of one of windows that keys open.
+const MAGIC_OF_WINDOWS: [&[u8; 8]; 2] = [b"keys\0\0s\x04", b"keys\0\0f\x04"];
+
 /// Kind and version, number of records that the file has room for, and checksum, each of 8 bytes.
 const HEADER_LEN: usize = 24;
+
+/// Kind and version, number of records, length of a part or of a window in nanoseconds, and checksum, each of 8 bytes.
+const HEADER_LEN_OF_WINDOWS: usize = 32;
 
 /// Window, key, used units, floor and checksum, each of 8 bytes.
 const RECORD_LEN: usize = 40;
@@ -40,13 +46,14 @@ const EMPTY: [u8; RECORD_LEN] = [0; RECORD_LEN];
 /// Number of records of which the room in a file is a multiple.
 const ROOM_STEP: u64 = 128;
 
-/// Maximum number of records that are read: four times the maximum of `max_keys` in each window.
-const MAX_RECORDS: usize = 40_000_000 * TABLES;
+/// Maximum number of records of a table that are read: four times the maximum of `max_keys`.
+const MAX_RECORDS: usize = 40_000_000;
 
 /// An open file of the usage of keys.
 #[derive(Debug)]
 pub(crate) struct KeyFile {
     path: PathBuf,
+    windows: KeyWindows,
     pub(super) open: Arc<OpenFile>,
     /// Number of records that the file has room for.
     room: Cell<u64>,
@@ -70,7 +77,11 @@ impl KeyFile {
     /// # Errors
     ///
     /// Fails if the directory cannot be written.
-    pub(crate) fn create(path: &Path, records: impl Iterator<Item = ChangedEntry>) -> Result<Self> {
+    pub(crate) fn create(
+        path: &Path,
+        windows: KeyWindows,
+        records: impl Iterator<Item = ChangedEntry>,
+    ) -> Result<Self> {
         let draft = path.with_extension("new");
         if let Err(error) = fs::remove_file(&draft)
             && error.kind() != ErrorKind::NotFound
@@ -79,17 +90,17 @@ impl KeyFile {
         }
         let file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&draft)?;
         let mut writer = BufWriter::new(&file);
-        writer.write_all(&header(0))?;
+        writer.write_all(&header(windows, 0))?;
         let mut next = 0;
         for record in records {
-            let index = index(record.place);
+            let index = index(windows, record.place);
             (next..index).try_for_each(|_| writer.write_all(&EMPTY))?;
             writer.write_all(&encode(&record))?;
             next = index + 1;
         }
         writer.flush()?;
         drop(writer);
-        let created = Self::of(path, file, 0);
+        let created = Self::of(path, windows, file, 0);
         created.make_room(next)?;
         created.open.file.sync_all()?;
         fs::rename(&draft, path)?;
@@ -97,14 +108,14 @@ impl KeyFile {
         Ok(created)
     }
 
-    fn of(path: &Path, file: File, room: u64) -> Self {
+    fn of(path: &Path, windows: KeyWindows, file: File, room: u64) -> Self {
         let open = OpenFile {
             file,
             is_dirty: AtomicBool::new(false),
             sync_began: AtomicU64::new(0),
             has_failed: AtomicBool::new(false),
         };
-        Self { path: path.to_owned(), open: Arc::new(open), room: Cell::new(room) }
+        Self { path: path.to_owned(), windows, open: Arc::new(open), room: Cell::new(room) }
     }
 
     /// Returns the path of the file.
@@ -128,21 +139,22 @@ impl KeyFile {
     #[cfg(test)]
     pub(crate) fn read_only(dir: &Path, quota: &str) -> Self {
         let path = path(dir, Kind::Budgets, quota);
-        Self::of(&path, File::open(&path).expect("the file exists"), u64::MAX)
+        Self::of(&path, KeyWindows::OfQuota, File::open(&path).expect("the file exists"), u64::MAX)
     }
 
     /// Returns the file of a quota, which cannot be synced.
     #[cfg(test)]
     pub(crate) fn unsyncable(dir: &Path, quota: &str) -> Self {
         let device = OpenOptions::new().write(true).open("/dev/null").expect("it exists");
-        Self::of(&path(dir, Kind::Budgets, quota), device, u64::MAX)
+        Self::of(&path(dir, Kind::Budgets, quota), KeyWindows::OfQuota, device, u64::MAX)
     }
 
     /// Returns the file of a quota, of which a sync began at `began` and does not end.
     #[cfg(test)]
     pub(crate) fn stalled(dir: &Path, quota: &str, began: Timestamp) -> Self {
         let path = path(dir, Kind::Budgets, quota);
-        let file = Self::of(&path, OpenOptions::new().write(true).open(&path).expect("the file exists"), u64::MAX);
+        let file = OpenOptions::new().write(true).open(&path).expect("the file exists");
+        let file = Self::of(&path, KeyWindows::OfQuota, file, u64::MAX);
         file.open.sync_began.store(began.0, Ordering::Relaxed);
         file
     }
@@ -153,10 +165,10 @@ impl KeyFile {
     ///
     /// Fails as a write does, for example because the disk is full.
     pub(crate) fn write(&self, record: &ChangedEntry) -> Result<()> {
-        let index = index(record.place);
+        let index = index(self.windows, record.place);
         self.open.is_dirty.store(true, Ordering::Release);
         self.make_room(index)?;
-        self.open.file.write_all_at(&encode(record), HEADER_LEN as u64 + index * RECORD_LEN as u64)
+        self.open.file.write_all_at(&encode(record), self.length(index))
     }
 
     /// Makes room for the record `index`.
@@ -166,10 +178,15 @@ impl KeyFile {
         }
         let room = (index + 1).max(2 * self.room.get()).next_multiple_of(ROOM_STEP);
         // In this order, no kill leaves a file that is shorter than it states.
-        self.open.file.set_len(HEADER_LEN as u64 + room * RECORD_LEN as u64)?;
-        self.open.file.write_all_at(&header(room), 0)?;
+        self.open.file.set_len(self.length(room))?;
+        self.open.file.write_all_at(&header(self.windows, room), 0)?;
         self.room.set(room);
         Ok(())
+    }
+
+    /// Returns the length of a file with `records`.
+    fn length(&self, records: u64) -> u64 {
+        header_len(self.windows) as u64 + records * RECORD_LEN as u64
     }
 }
 
@@ -221,6 +238,7 @@ pub(crate) fn path(dir: &Path, kind: Kind, quota: &str) -> PathBuf {
 /// Content of a file.
 #[derive(Debug, Default)]
 struct Content {
+    windows: KeyWindows,
     records: Vec<ChangedEntry>,
     /// Number of records that are damaged, or missing between others, as a power cut may leave them.
     damaged: usize,
@@ -242,27 +260,36 @@ fn read(path: &Path) -> Result<Content> {
     if !metadata.is_file() {
         return Err(Error::other("not a regular file"));
     }
-    let mut reader = BufReader::new(File::open(path)?).take((HEADER_LEN + MAX_RECORDS * RECORD_LEN) as u64);
-    let mut start = [0; HEADER_LEN];
-    let (magic, rest) = start.split_at_mut(MAGIC.len());
-    reader.read_exact(magic)?;
-    let (damaged, missing, tables) = match &*magic {
-        current if current == MAGIC => {
-            reader.read_exact(rest)?;
-            let room = room(&start);
-            let stated = room.unwrap_or_default().saturating_mul(RECORD_LEN as u64).saturating_add(HEADER_LEN as u64);
-            (usize::from(room.is_none()), stated.saturating_sub(metadata.len()), TABLES)
-        }
-        b"keys\0\0\0\x02" => (0, 0, TABLES),
-        b"keys\0\0\0\x01" => (0, 0, 1),
+    let mut reader = BufReader::new(File::open(path)?);
+    let mut start = [0; HEADER_LEN_OF_WINDOWS];
+    reader.read_exact(&mut start[..MAGIC.len()])?;
+    let current = match &start[..MAGIC.len()] {
+        magic if magic == MAGIC => Some(HEADER_LEN),
+        magic if MAGIC_OF_WINDOWS.iter().any(|it| magic == *it) => Some(HEADER_LEN_OF_WINDOWS),
+        b"keys\0\0\0\x01" | b"keys\0\0\0\x02" => None,
         _ => return Err(Error::other("not a file of this version or an earlier one")),
     };
-    let mut content = Content { records: Vec::new(), damaged, missing };
+    let mut content = Content::default();
+    if let Some(length) = current {
+        let start = &mut start[..length];
+        reader.read_exact(&mut start[MAGIC.len()..])?;
+        match (windows(start), room(start)) {
+            (Some(windows), Some(room)) => {
+                let stated = room.saturating_mul(RECORD_LEN as u64).saturating_add(length as u64);
+                content = Content { windows, missing: stated.saturating_sub(metadata.len()), ..content };
+            }
+            (None, _) => return Err(Error::other("the header is damaged")),
+            (Some(windows), None) => content = Content { windows, damaged: 1, ..content },
+        }
+    }
+    let tables = content.windows.tables();
+    let step = if start.starts_with(b"keys\0\0\0\x01") { tables } else { 1 };
+    let mut reader = reader.take((MAX_RECORDS * tables * RECORD_LEN) as u64);
     // Entries of a table are written without gaps.
-    let mut gaps = [0; TABLES];
+    let mut gaps = vec![0; tables];
     let mut bytes = [0; RECORD_LEN];
-    for index in (0..).step_by(TABLES / tables) {
-        let place = place(index);
+    for index in (0..).step_by(step) {
+        let place = place(content.windows, index);
         let gap = &mut gaps[usize::from(place.table)];
         match reader.read_exact(&mut bytes) {
             Ok(()) if bytes == EMPTY => *gap += 1,
@@ -280,48 +307,95 @@ fn read(path: &Path) -> Result<Content> {
     Ok(content)
 }
 
-/// Opens the file of a quota, and returns the usage in it. What was counted in shorter windows counts in the current `window` if
-/// it contains the latest of them. Sets an unreadable file aside. Passes what is lost to `warn`.
+/// Opens the file of a quota, and returns the usage in it. What counts at `now` in other `windows`, or was counted in shorter
+/// windows of the quota of which the current `window` contains the latest, counts in those of this configuration. Sets an
+/// unreadable file aside. Passes what is lost to `warn`.
 ///
 /// # Errors
 ///
 /// Fails if the directory cannot be written.
-pub(crate) fn open(path: &Path, max_keys: usize, window: Span, warn: impl Fn(String)) -> Result<(KeyFile, KeyUsage)> {
+pub(crate) fn open(
+    path: &Path,
+    max_keys: usize,
+    windows: KeyWindows,
+    window: Span,
+    now: Timestamp,
+    warn: impl Fn(String),
+) -> Result<(KeyFile, KeyUsage)> {
     files::create_dir(path.parent().unwrap_or(Path::new(".")))?;
     let shown = path.display();
-    let Content { records, damaged, missing } = read(path).unwrap_or_else(|error| {
+    let content = read(path).unwrap_or_else(|error| {
         let reason = format!("{shown} is unusable, and the usage of all keys is lost: {error}");
         warn(files::set_aside_for(path, &reason));
-        Content::default()
+        Content { windows, ..Content::default() }
     });
+    let Content { windows: recorded_windows, records, damaged, missing } = content;
     if damaged > 0 {
         warn(format!("{damaged} records of {shown} are damaged, and what their keys had used is lost"));
     }
     if missing > 0 {
         warn(format!("{shown} is truncated by {missing} bytes, and what the keys in them had used is lost"));
     }
-    let mut usage = KeyUsage::restore(max_keys, &records);
-    let latest = usage.latest_window();
-    if window.start.0 < latest && latest < window.end.0 {
-        usage.redefine(latest, window.start.0);
+    let mut usage = KeyUsage::restore(recorded_windows, max_keys, &records);
+    let (latest, id) = (usage.latest_window(), window.start.0);
+    let is_of_quota = |windows| windows == KeyWindows::OfQuota;
+    match (is_of_quota(recorded_windows), is_of_quota(windows)) {
+        (true, true) if id < latest && latest < window.end.0 => usage.redefine(latest, windows, id),
+        (true, false) => {
+            let moment = windows.moment(id, now);
+            // The length of the recorded windows is unknown.
+            let counts = windows.counts_at(latest, moment);
+            usage.redefine(if counts { latest } else { moment }, windows, moment);
+        }
+        (false, _) if recorded_windows != windows => usage.redefine(now.0, windows, windows.moment(id, now)),
+        _ => {}
     }
-    Ok((KeyFile::create(path, usage.records())?, usage))
+    Ok((KeyFile::create(path, usage.windows(), usage.records())?, usage))
+}
+
+/// Returns the length of the header of a file.
+fn header_len(windows: KeyWindows) -> usize {
+    if windows == KeyWindows::OfQuota { HEADER_LEN } else { HEADER_LEN_OF_WINDOWS }
 }
 
 /// Returns the header of a file with room for `room` records.
-fn header(room: u64) -> [u8; HEADER_LEN] {
-    let mut bytes = [0; HEADER_LEN];
-    bytes[..8].copy_from_slice(MAGIC);
-    bytes[8..16].copy_from_slice(&room.to_le_bytes());
-    let checksum = checksum(&bytes[..16]);
-    bytes[16..].copy_from_slice(&checksum.to_le_bytes());
+fn header(windows: KeyWindows, room: u64) -> Vec<u8> {
+    let [of_sliding, of_first_use] = MAGIC_OF_WINDOWS;
+    let (magic, length) = match windows {
+        KeyWindows::OfQuota => (MAGIC, None),
+        KeyWindows::Sliding { part } => (of_sliding, Some(part)),
+        KeyWindows::FirstUse { length } => (of_first_use, Some(length)),
+    };
+    let length = length.map(|length| u64::try_from(length.as_nanos()).unwrap_or(u64::MAX));
+    let mut bytes = magic.to_vec();
+    bytes.extend(room.to_le_bytes());
+    bytes.extend(length.into_iter().flat_map(u64::to_le_bytes));
+    bytes.extend(checksum(&bytes).to_le_bytes());
     bytes
 }
 
 /// Returns the number of records that a file with this header has room for; `None` if the header is damaged.
-fn room(header: &[u8; HEADER_LEN]) -> Option<u64> {
-    let number = |start: usize| u64::from_le_bytes(std::array::from_fn(|byte| header[start + byte]));
-    (number(16) == checksum(&header[..16])).then(|| number(8))
+fn room(header: &[u8]) -> Option<u64> {
+    let (content, sum) = header.split_at(header.len() - 8);
+    (number(sum, 0) == checksum(content)).then(|| number(header, 1))
+}
+
+/// Returns the windows of a file with this header; `None` if the header is damaged and does not say.
+fn windows(header: &[u8]) -> Option<KeyWindows> {
+    if header.starts_with(MAGIC) {
+        return Some(KeyWindows::OfQuota);
+    }
+    room(header)?;
+    let length = Duration::from_nanos(number(header, 2).max(1));
+    Some(match header.starts_with(MAGIC_OF_WINDOWS[0]) {
+        true => KeyWindows::Sliding { part: length },
+        false => KeyWindows::FirstUse { length },
+    })
+}
+
+/// Returns the number at a place of `bytes`, in numbers of 8 bytes.
+fn number(bytes: &[u8], place: usize) -> u64 {
+    u64::from_le_bytes(std::array::from_fn(|byte| bytes[8 * place + byte]))
 }
 
 fn encode(record: &ChangedEntry) -> [u8; RECORD_LEN] {
@@ -336,16 +410,17 @@ fn encode(record: &ChangedEntry) -> [u8; RECORD_LEN] {
 }
 
 /// Returns the number of the record of an entry: those of one slot follow each other.
-fn index(place: Place) -> u64 {
-    u64::from(place.slot) * TABLES as u64 + u64::from(place.table)
+fn index(windows: KeyWindows, place: Place) -> u64 {
+    u64::from(place.slot) * windows.tables() as u64 + u64::from(place.table)
 }
 
-fn place(index: u64) -> Place {
-    Place { table: (index % TABLES as u64) as u8, slot: (index / TABLES as u64) as u32 }
+fn place(windows: KeyWindows, index: u64) -> Place {
+    let tables = windows.tables() as u64;
+    Place { table: (index % tables) as u8, slot: (index / tables) as u32 }
 }
 
 fn decode(place: Place, bytes: &[u8; RECORD_LEN]) -> Option<ChangedEntry> {
-    let number = |index: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[8 * index + byte]));
+    let number = |place| number(bytes, place);
     (number(4) == checksum(&bytes[..RECORD_LEN - 8])).then(|| ChangedEntry {
         place,
         window: number(0),
@@ -380,8 +455,10 @@ mod tests {
     fn open(dir: &Path, max_keys: usize) -> (KeyFile, KeyUsage, Vec<String>) {
         let warnings = RefCell::new(Vec::new());
         let (file, usage) =
-            super::open(&file_path(dir), max_keys, span(WINDOW), |text| warnings.borrow_mut().push(text))
-                .expect("the directory is writable");
+            super::open(&file_path(dir), max_keys, KeyWindows::OfQuota, span(WINDOW), Timestamp(WINDOW), |text| {
+                warnings.borrow_mut().push(text);
+            })
+            .expect("the directory is writable");
         (file, usage, warnings.into_inner())
     }
 
@@ -415,7 +492,7 @@ mod tests {
         }
         let current = fs::read(file_path(dir.path())).expect("the file exists");
         let records = current[HEADER_LEN..].chunks_exact(RECORD_LEN);
-        let of_one_table = records.clone().step_by(TABLES);
+        let of_one_table = records.clone().step_by(2);
         for (version, records) in
             [(1, of_one_table.flatten().copied().collect()), (2, records.flatten().copied().collect::<Vec<u8>>())]
         {
@@ -465,7 +542,8 @@ mod tests {
             file.write(&usage.reserve(window, key(1), units(used))).expect("the disk has room");
         }
         let day = Span { start: Timestamp(1), end: Timestamp(WINDOW + 9) };
-        let (_, usage) = super::open(&file_path(dir.path()), 3, day, |_| {}).expect("the directory is writable");
+        let (_, usage) = super::open(&file_path(dir.path()), 3, KeyWindows::OfQuota, day, Timestamp(WINDOW), |_| {})
+            .expect("the directory is writable");
         assert_eq!([1, WINDOW].map(|window| usage.used(window, key(1))), [units(5), Units::ZERO]);
     }
 
@@ -479,7 +557,7 @@ mod tests {
         let path = file_path(dir.path());
         assert!(path.ends_with("key_usage.a%2fb.bin"));
         let mut bytes = fs::read(&path).expect("the file exists");
-        bytes[HEADER_LEN + TABLES * RECORD_LEN + 16] ^= 1;
+        bytes[HEADER_LEN + 2 * RECORD_LEN + 16] ^= 1;
         fs::write(&path, &bytes).expect("the disk has room");
         let (_, restored, warnings) = open(dir.path(), 10);
         assert_eq!([0, 1, 2].map(|number| restored.used(WINDOW, key(number)).floor()), [9, 0, 9]);
@@ -526,7 +604,7 @@ mod tests {
     fn records_lost_between_others_and_a_damaged_header_are_reported() {
         let dir = tempfile::tempdir().expect("temporary directory");
         let (path, content) = filled(dir.path());
-        for (place, length, left) in [(HEADER_LEN, TABLES * RECORD_LEN * 2, 3), (8, 1, 5)] {
+        for (place, length, left) in [(HEADER_LEN, 2 * RECORD_LEN * 2, 3), (8, 1, 5)] {
             let mut damaged = content.clone();
             damaged[place..place + length].fill(0);
             fs::write(&path, &damaged).expect("the disk has room");

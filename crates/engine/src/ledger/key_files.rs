@@ -159,9 +159,10 @@ impl Engine {
 
     /// Begins to record the usage by key of a quota that a reload has added or that counts keys since then.
     pub(crate) fn record_keys(&self, counter: &QuotaCounter, quota: &Quota) {
-        // The ids of first-use windows start at 0 in each process.
+        // The ids of the first-use windows of a quota start at 0 in each process.
+        let has_lasting_windows = quota.budget.is_some() || quota.window.first_use_length().is_none();
         let counts_keys = (quota.budget.is_some() || quota.client_limit.is_some())
-            && quota.window.first_use_length().is_none()
+            && has_lasting_windows
             && !counter.has_key_leases();
         let begins = counts_keys && !counter.set_counts_keys();
         if let Some(files) = self.key_files.lock().as_ref().filter(|_| begins)
@@ -187,8 +188,11 @@ impl QuotaCounter {
             let state = self.state.lock();
             (Span { start: Timestamp(state.window_id()), end: state.resets_at() }, state.latest_time())
         };
-        let max_keys = self.keyed_usage.lock().max_keys();
-        let opened = key_file::open(&path, max_keys, window, |problem| warn!("{problem}"));
+        let (windows, max_keys) = {
+            let keyed_usage = self.keyed_usage.lock();
+            (keyed_usage.usage().windows(), keyed_usage.max_keys())
+        };
+        let opened = key_file::open(&path, max_keys, windows, window, now, |problem| warn!("{problem}"));
         let mut keyed_usage = self.keyed_usage.lock();
         match opened {
             Ok((file, recorded)) => keyed_usage.open_file(file, recorded, now),
@@ -214,8 +218,10 @@ impl QuotaCounter {
         let Some(file) = file else { return Ok(()) };
         file.sync(now).or_else(|error| {
             let _creating = self.key_file_lock.lock();
-            let Some((path, records)) = self.keyed_usage.lock().records_to_replace(&file) else { return Ok(()) };
-            let file = KeyFile::create(&path, records.into_iter()).map_err(|_| error)?;
+            let Some((path, windows, records)) = self.keyed_usage.lock().records_to_replace(&file) else {
+                return Ok(());
+            };
+            let file = KeyFile::create(&path, windows, records.into_iter()).map_err(|_| error)?;
             self.keyed_usage.lock().replace_file(file);
             Ok(())
         })

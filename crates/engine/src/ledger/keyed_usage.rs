@@ -6,7 +6,7 @@ use std::io::Error;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tidegate_policy::identity::ClientKey;
-use tidegate_policy::key_usage::{ChangedEntry, KeyUsage, Place};
+use tidegate_policy::key_usage::{ChangedEntry, KeyUsage, KeyWindows, Place};
 use tidegate_policy::{Timestamp, Units};
 use tracing::warn;
 
@@ -25,9 +25,9 @@ pub(crate) struct KeyedUsage {
 }
 
 impl KeyedUsage {
-    pub(crate) fn new(max_keys: usize) -> Self {
+    pub(crate) fn new(windows: KeyWindows, max_keys: usize) -> Self {
         Self {
-            usage: KeyUsage::new(max_keys),
+            usage: KeyUsage::new(windows, max_keys),
             max_keys,
             file: None,
             dir_to_open: None,
@@ -66,12 +66,12 @@ impl KeyedUsage {
         self.dir_to_open.as_ref()
     }
 
-    /// Counts the usage of the window `before` in the window `after` from now on.
-    pub(crate) fn redefine(&mut self, before: u64, after: u64) {
-        self.usage.redefine(before, after);
+    /// Counts what counts at the moment `before` at the moment `after` of other windows from now on.
+    pub(crate) fn redefine(&mut self, before: u64, windows: KeyWindows, after: u64) {
+        self.usage.redefine(before, windows, after);
         self.unwritten.clear();
         let Some(file) = &mut self.file else { return };
-        match KeyFile::create(file.path(), self.usage.records()) {
+        match KeyFile::create(file.path(), self.usage.windows(), self.usage.records()) {
             Ok(new) => *file = new,
             Err(error) => {
                 warn_unrecorded(file, &error);
@@ -106,13 +106,16 @@ impl KeyedUsage {
         self.file.as_ref().map(|file| Arc::clone(&file.open))
     }
 
-    /// Returns the path and the records of a file that replaces `failed`, whose sync has failed; `None` if another one already has.
+    /// Returns the path, the windows and the records of a file that replaces `failed`, whose sync has failed; `None` if another one already has.
     /// Changes from now on are for [`Self::replace_file`] to write.
-    pub(crate) fn records_to_replace(&mut self, failed: &Arc<OpenFile>) -> Option<(PathBuf, Vec<ChangedEntry>)> {
+    pub(crate) fn records_to_replace(
+        &mut self,
+        failed: &Arc<OpenFile>,
+    ) -> Option<(PathBuf, KeyWindows, Vec<ChangedEntry>)> {
         let file = self.file.as_ref().filter(|file| Arc::ptr_eq(&file.open, failed))?;
         let path = file.path().to_owned();
         self.unwritten.clear();
-        Some((path, self.usage.records().collect()))
+        Some((path, self.usage.windows(), self.usage.records().collect()))
     }
 
     /// Returns true if all changes are recorded. Tries once more to write those that are not.
@@ -130,14 +133,16 @@ impl KeyedUsage {
         true
     }
 
-    pub(crate) fn reserve(&mut self, window: u64, key: ClientKey, units: Units, now: Timestamp) {
-        let changed = self.usage.reserve(window, key, units);
+    /// Returns the window to settle.
+    pub(crate) fn reserve(&mut self, moment: u64, key: ClientKey, units: Units, now: Timestamp) -> u64 {
+        let changed = self.usage.reserve(moment, key, units);
         self.record(changed, now);
+        changed.window
     }
 
-    pub(crate) fn charge(&mut self, window: u64, key: ClientKey, units: Units, now: Timestamp) {
-        self.note_late(window, key, Units::ZERO, units);
-        if let Some(changed) = self.usage.charge(window, key, units) {
+    pub(crate) fn charge(&mut self, moment: u64, key: ClientKey, units: Units, now: Timestamp) {
+        self.note_late(moment, key, Units::ZERO, units);
+        if let Some(changed) = self.usage.charge(moment, key, units) {
             self.record(changed, now);
         }
     }

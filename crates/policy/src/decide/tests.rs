@@ -106,6 +106,7 @@ impl DecisionFixture {
             limit: self.quota.limit,
             leased: Units::from_whole(self.leased),
             client_used: self.client_used,
+            client_resets_at: MIDNIGHT,
             resets_at: MIDNIGHT,
             shedding: self.shedding,
             plan: self.plan,

@@ -124,6 +124,7 @@ fn legacy_fields(
             tier: 0,
             guard_admitted: false,
             resets_at: NOON + Duration::from_secs(600),
+            client_resets_at: NOON + Duration::from_secs(600),
             window: 0,
             sequence: 1,
         })

@@ -196,6 +196,7 @@ impl<'a> ExplainInput<'a> {
                 limit,
                 leased: limit,
                 client_used: quota.client_limit.map(|_| Units::ZERO),
+                client_resets_at: resets_at,
                 resets_at,
                 shedding: ShedState::default(),
                 // The plan is unknown: assume that usage follows it, whatever it allots to this class.

@@ -460,6 +460,7 @@ mod tests {
                 tier: 1,
                 guard_admitted: false,
                 resets_at: tidegate_policy::Timestamp::from_seconds(60),
+                client_resets_at: tidegate_policy::Timestamp::from_seconds(60),
                 window: 0,
                 sequence: 1,
             }];

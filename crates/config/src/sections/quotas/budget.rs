@@ -22,6 +22,9 @@ const DEFAULT_MAX_KEYS: u32 = 100_000;
 /// Largest number of keys: their table takes about half a gigabyte.
 const MAX_KEYS: u32 = 10_000_000;
 
+/// Largest number of keys of a sliding window, whose parts have a table each.
+const MAX_SLIDING_KEYS: u32 = 1_000_000;
+
 /// What has a budget of its own.
 #[derive(Clone, Debug)]
 pub(crate) enum Per {
@@ -154,8 +157,10 @@ pub(super) fn check(quota: &policy::Quota, keys: &Quota, path: &SettingPath, rep
         let hint = "write it at a quota without `per`, to which a route can be charged as well";
         report.contradiction(&key, &[path.per()], "a quota with budgets cannot have it", hint);
     }
-    if quota.window.is_sliding() || quota.window.first_use_length().is_some() {
-        let hint = "write a calendar or a fixed window";
-        report.contradiction(&path.window(), &[path.per()], "all budgets of a quota end together", hint);
+    let max_keys = keys.max_keys.unwrap_or(DEFAULT_MAX_KEYS);
+    if quota.window.is_sliding() && (MAX_SLIDING_KEYS + 1..=MAX_KEYS).contains(&max_keys) {
+        let hint = format!("write 1 to {MAX_SLIDING_KEYS}, or a window with an end");
+        let message = format!("found {max_keys} keys of a sliding window, of which each part counts as many");
+        report.contradiction(&path.max_keys(), &[path.window()], message, hint);
     }
 }

@@ -27,11 +27,12 @@ section! {
         at: Time = Time::midnight() => TimeOfDay, any;
         /// Length of equal windows, counted from 1970-01-01T00:00:00Z. At least 1s. Default none.
         fixed: Option<Duration> = None => Span, at_least_a_second;
-        /// Length of a window that starts with the first charge; the first charge after its end starts the next one. At
-        /// least 1s. Default none.
+        /// Length of a window that starts with the first charge; the first charge after its end starts the next one. Each
+        /// budget (per) has a window of its own. At least 1s. Default none.
         first_use: Option<Duration> = None => Span, at_least_a_second;
         /// Length of a sliding window: at most the limit in any span of this length. A charge counts for this length
-        /// and up to a 60th of it more. At least 1s. Default none.
+        /// and up to a 60th of it more; in budgets (per) and shares of clients (per_client), up to a 12th. At least 1s.
+        /// Default none.
         sliding: Option<Duration> = None => Span, at_least_a_second;
     }
 }
