@@ -35,7 +35,7 @@ pub struct UsageDocument {
     pub used: Amount,
     /// Units left.
     pub remaining: Amount,
-    /// End of the window.
+    /// End of the window; of a sliding one, the time at which more units are left.
     pub window_end: String,
 }
 
@@ -60,11 +60,11 @@ pub struct UsageRecord {
     pub quota: String,
     /// Limit of the customer, in units.
     pub limit: Amount,
-    /// Units used in the window.
+    /// Units used in the window, or in one of the 12 parts of a sliding one.
     pub used: Amount,
-    /// Start of the window.
+    /// Start of the window or part.
     pub window_start: String,
-    /// End of the window.
+    /// End of the window or part.
     pub window_end: String,
 }
 

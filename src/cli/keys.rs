@@ -77,6 +77,11 @@ fn add(new: &NewKey<'_>, config: &ConfigArg) -> Result<String, CommandError> {
     let key = format!("tg_{}", BASE64_URL_SAFE_NO_PAD.encode(random));
     let entry = entry(new, &key, &settings)?;
     let Some(file) = &settings.api_key_file else {
+        let text = tidegate_config::read_text(&config).map_err(|errors| usage(&errors))?;
+        let after = with_key(&config, &text, &entry).map_err(|errors| usage(&errors))?;
+        let settings = tidegate_config::load(&config, &after, &environment(), &[], &OperatorTable::builtin_names())
+            .map_err(|errors| usage(&of_options(errors)))?;
+        check_expiry(new, &key, &settings, Clock::system().now())?;
         return Ok(format!("{key}\n\nAdd to api_keys of {}, with the other keys:\n  - {entry}\n", config.display()));
     };
     let failed = |error: Error| CommandError::Failed(format!("{}: {error}", file.display()));
@@ -244,6 +249,50 @@ mod tests {
         assert_eq!(names(&config), ["1e3", "a.b-c", "true"]);
         assert_eq!(metadata(&real).expect("metadata").mode() & 0o777, 0o644);
         assert!(std::fs::symlink_metadata(&keys).expect("metadata").is_symlink());
+    }
+
+    #[test]
+    fn link_that_leads_nowhere_is_reported_and_kept() {
+        let (dir, config, keys) = directory();
+        symlink("gone/real.yaml", &keys).expect("create link");
+        let error = add_named("acme", &config).expect_err("the link leads nowhere").to_string();
+        let expected = "a symbolic link to gone/real.yaml, which does not exist; create that file, or remove the link";
+        assert!(error.contains(expected), "{error}");
+        assert!(std::fs::symlink_metadata(&keys).expect("metadata").is_symlink());
+        assert_eq!(std::fs::read_dir(dir.path()).expect("read directory").count(), 2, "no draft");
+    }
+
+    #[test]
+    fn entry_for_a_list_in_the_configuration_is_valid() {
+        let (_dir, config, _keys) = directory();
+        let hash = "0".repeat(64);
+        for list in [String::new(), format!("api_keys:\n  - {{ name: acme, class: pro, sha256: \"{hash}\" }}\n")] {
+            // Without a key, no quota can count by them.
+            let text = CONFIG.replace("api_keys: { file: keys.yaml }\n", &list).replace("api_key }", "client }");
+            std::fs::write(&config, &text).expect("the directory is writable");
+            let add = |name, class, limit: &[&str], expires| {
+                let limits: Vec<String> = limit.iter().map(|limit| (*limit).to_owned()).collect();
+                let new = NewKey { name, class, limits: &limits, expires };
+                add(&new, &ConfigArg { config: Some(config.clone()) })
+            };
+            let added = add("other", "pro", &[], None).expect("a valid key");
+            assert!(added.contains("\n  - { name: other, class: pro, sha256: \""), "{added}");
+            for (name, class, limits, expires, error) in [
+                ("A b", "pro", &[][..], None, "NAME: invalid name \"A b\""),
+                ("a", "none", &[], None, "--class: unknown class \"none\""),
+                ("a", "pro", &["none=1"], None, "--limit: unknown quota \"none\""),
+                ("a", "pro", &[], Some("soon"), "--expires: found \"soon\", needs a day"),
+                ("a", "pro", &[], Some("2001-01-01"), "--expires: the key would be invalid at once"),
+            ] {
+                let found = add(name, class, limits, expires).expect_err("an invalid key").to_string();
+                assert!(found.starts_with(&format!("command line: {error}")), "{found}");
+            }
+            if !list.is_empty() {
+                let found = add("acme", "pro", &[], None).expect_err("a name twice").to_string();
+                assert!(found.contains("NAME: duplicate name \"acme\""), "{found}");
+            }
+            assert_eq!(std::fs::read_to_string(&config).expect("the file exists"), text, "the file is as it was");
+        }
     }
 
     #[test]

@@ -260,7 +260,10 @@ fn a_customer_reads_its_own_usage_and_nobody_reads_that_of_others() {
         // Other methods are decided as other requests are.
         let post =
             format!("POST /.well-known/usage HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nX-Api-Key: {TRIAL}\r\n\r\n");
-        assert_eq!(gateway.connect().send(post).read_response().status, 405);
+        let not_allowed = gateway.connect().send(post).read_response();
+        assert_eq!((not_allowed.status, not_allowed.field("allow")), (405, "GET, HEAD"));
+        let shown = not_allowed.field("ratelimit");
+        assert!(is_blocked || shown.contains("\"customer\";r=2;"), "nothing is charged: {shown}");
         let received = origin.received_requests().len() - before;
         assert_eq!(received, used, "the origin gets what is admitted");
     }
@@ -385,9 +388,81 @@ fn status(address: SocketAddr, key: &str) -> Option<u16> {
     std::str::from_utf8(response.get(9..12)?).ok()?.parse().ok()
 }
 
+/// Returns the seconds after which a response says that units of customers come back.
+fn back_after(response: &Response) -> u64 {
+    let (_, after) = response.field("ratelimit").split_once("\"customer\";r=0;t=").expect("a spent budget");
+    after.split(',').next().and_then(|seconds| seconds.parse().ok()).expect("seconds")
+}
+
+#[test]
+fn budget_that_slides_or_begins_with_its_first_charge_outlives_a_restart() {
+    let origin = Origin::plain();
+    let hour = Duration::from_secs(3600);
+    for (window, most) in [("sliding: 1h", 3900), ("first_use: 1h", 3600)] {
+        let rules = rules().replace("free: 2 }, window: { fixed: 1h }", &format!("free: 2 }}, window: {{ {window} }}"));
+        let mut gateway =
+            TestGateway::with_rules(origin.address(), &format!("headers: {{ usage: true }}\nledger: file\n{rules}"));
+        assert_eq!(admitted(&gateway, ACME, 3), 3);
+        gateway.clock.advance(hour / 2);
+        assert_eq!([admitted(&gateway, ACME, 4), admitted(&gateway, TRIAL, 4)], [2, 2], "{window}");
+        gateway.restart();
+        let refused = get(&gateway, ACME);
+        assert_eq!((refused.status, refused.json()["reason"].as_str()), (429, Some("quota")), "{window}");
+        let wait = back_after(&refused);
+        assert!((most - 1800 - 310..=most - 1800).contains(&wait), "{window}: {wait}");
+        let own = gateway.connect().get("/.well-known/usage", &format!("Authorization: Bearer {ACME}\r\n"));
+        assert_eq!(own.json()["budgets"][0]["used"], 5, "{window}");
+        gateway.clock.advance(Duration::from_secs(wait - 10));
+        assert_eq!(admitted(&gateway, ACME, 1), 0, "{window}: not before it says");
+        gateway.clock.advance(Duration::from_secs(10));
+        let (of_acme, of_trial) = if window.starts_with("sliding") { (3, 0) } else { (5, 0) };
+        assert_eq!([admitted(&gateway, ACME, 9), admitted(&gateway, TRIAL, 9)], [of_acme, of_trial], "{window}");
+        gateway.clock.advance(hour / 2 + Duration::from_secs(300));
+        assert_eq!(admitted(&gateway, TRIAL, 9), 2, "{window}: each customer has its own time");
+    }
+}
+
+#[test]
+fn history_of_budgets_has_parts_of_a_sliding_window_and_windows_of_customers() {
+    let origin = Origin::plain();
+    for (window, length) in [("sliding: 12h", 3600), ("first_use: 1h", 3600)] {
+        let rules = rules().replace("free: 2 }, window: { fixed: 1h }", &format!("free: 2 }}, window: {{ {window} }}"));
+        let gateway = TestGateway::with_rules(origin.address(), &format!("ledger: file\n{rules}"));
+        assert_eq!([admitted(&gateway, ACME, 3), admitted(&gateway, TRIAL, 1)], [3, 1]);
+        let records = || -> Vec<serde_json::Value> {
+            serde_json::from_str(&gateway.admin_get("/api/v1/usage/history").1).expect("JSON")
+        };
+        assert!(records().is_empty(), "{window}");
+        gateway.clock.advance(Duration::from_secs(2 * length + 61));
+        wait_until("the records", || records().len() == 2);
+        let used: Vec<_> = records().iter().map(|record| record["used"].clone()).collect();
+        assert_eq!(used, [3, 1], "{window}");
+    }
+}
+
+#[test]
+fn client_has_a_share_of_a_sliding_window() {
+    let origin = Origin::plain();
+    let rules = "ledger: file\nquotas: { api: { limit: 100000, window: { sliding: 1h }, per_client: 10 } }\n\
+                 routes: [{ match: /**, cost: { api: 1 } }]\n";
+    let mut gateway = TestGateway::with_rules(origin.address(), rules);
+    assert_eq!(admitted(&gateway, ACME, 4), 4);
+    gateway.clock.advance(Duration::from_secs(1800));
+    gateway.restart();
+    assert_eq!(admitted(&gateway, ACME, 20), 6);
+    let refused = get(&gateway, ACME);
+    assert_eq!((refused.status, refused.json()["reason"].as_str()), (429, Some("client_share")));
+    gateway.clock.advance(Duration::from_secs(1800 + 300));
+    assert_eq!(admitted(&gateway, ACME, 20), 4, "what was used first has expired");
+}
+
 /// Customers that ask all the time, through kills, get no unit more than their budgets, and few less.
 #[test]
 fn kills_give_no_customer_more_than_its_budget() {
+    ["fixed", "sliding", "first_use"].into_iter().for_each(kills_keep_budgets_of);
+}
+
+fn kills_keep_budgets_of(window: &str) {
     const LIMIT: usize = 100;
     const CLIENTS_OF_EACH: usize = 2;
     const KILLS: usize = 4;
@@ -396,7 +471,7 @@ fn kills_give_no_customer_more_than_its_budget() {
     let state = tempfile::tempdir().expect("temporary directory");
     let rules = format!(
         "api_keys: [{{ name: acme, class: pro, sha256: {ACME_HASH} }}, {{ name: trial, class: pro, sha256: {TRIAL_HASH} }}]\n\
-         quotas: {{ customer: {{ per: api_key, limit: {LIMIT}, window: {{ fixed: 87600h }} }} }}\n\
+         quotas: {{ customer: {{ per: api_key, limit: {LIMIT}, window: {{ {window}: 87600h }} }} }}\n\
          classes: [{{ name: pro, when: {{ api_key: own }} }}]\n\
          routes: [{{ match: /**, cost: {{ customer: 1 }} }}]\n"
     );
@@ -422,7 +497,7 @@ fn kills_give_no_customer_more_than_its_budget() {
     for key in [ACME, TRIAL] {
         let fields = |request: &ReceivedRequest| request.head.contains(key);
         let count = origin.received_requests().iter().filter(|request| fields(request)).count();
-        assert!(count <= LIMIT, "{count} of {LIMIT}");
+        assert!(count <= LIMIT, "{window}: {count} of {LIMIT}");
         let in_flight = KILLS * CLIENTS_OF_EACH;
         assert!(count + in_flight >= LIMIT, "{count} of {LIMIT}: a kill loses at most what was in flight");
     }

@@ -366,6 +366,24 @@ fn replay_matches_paced_short_windows_with_varied_costs() {
 }
 
 #[test]
+fn replay_matches_budgets_whose_windows_slide_or_begin_with_a_charge() {
+    for window in ["sliding: 4s", "first_use: 3s"] {
+        let requests = day_trace::generate_day(14, 0.05);
+        let request_count = requests.len() as u64;
+        let rules = rules(request_count / 40).replace("window: { fixed: 24h }", &format!("window: {{ {window} }}"));
+        let (quota, rest) = rules.split_once("    tiers:\n").expect("the rules have tiers");
+        let (_, rest) = rest.split_once("classes:\n").expect("the rules have classes");
+        let rules = format!("ledger: file\n{quota}    per: class\nclasses:\n{rest}");
+        let gateway = TestGateway::with_rules(origin_with_varied_costs().address(), &rules);
+        load::send_all(gateway.address(), &requests, || gateway.clock.advance(BURST_INTERVAL));
+        let report = assert_replay_matches_uncorrected(gateway, request_count);
+        let is_refused = report.classes.iter().any(|class| class.refused.contains_key("quota"));
+        let is_admitted = report.classes.iter().any(|class| class.admitted > 0);
+        assert!(is_refused && is_admitted, "{window}: {:?}", report.classes);
+    }
+}
+
+#[test]
 fn reload_of_unchanged_config_keeps_pacing_plans() {
     let requests = day_trace::generate_day(13, 0.05);
     let request_count = requests.len() as u64;

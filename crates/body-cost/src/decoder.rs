@@ -54,7 +54,11 @@ pub(crate) struct BodyDecoder {
 
 /// State of a decoder.
 enum CodedStream {
-    Gzip(Decompress),
+    Gzip {
+        stream: Decompress,
+        /// True if a member has ended before.
+        follows_member: bool,
+    },
     Deflate(Decompress),
     Brotli(Box<BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>>),
     Zstd(ZstdDecoder<'static>),
@@ -77,7 +81,9 @@ impl BodyDecoder {
     pub(crate) fn new(coding: BodyCoding) -> Result<Option<Self>, DecodeError> {
         let stream = match coding {
             BodyCoding::Identity => return Ok(None),
-            BodyCoding::Gzip => CodedStream::Gzip(Decompress::new_gzip(GZIP_WINDOW_LOG)),
+            BodyCoding::Gzip => {
+                CodedStream::Gzip { stream: Decompress::new_gzip(GZIP_WINDOW_LOG), follows_member: false }
+            }
             BodyCoding::Deflate => CodedStream::Deflate(Decompress::new(true)),
             BodyCoding::Brotli => {
                 let alloc = StandardAlloc::default;
@@ -95,7 +101,7 @@ impl BodyDecoder {
     /// Returns the bytes that the decoder occupies after `decoded` bytes.
     pub(crate) fn memory(&self, decoded: u64) -> usize {
         let window = match &self.stream {
-            CodedStream::Gzip(_) | CodedStream::Deflate(_) => 1 << GZIP_WINDOW_LOG,
+            CodedStream::Gzip { .. } | CodedStream::Deflate(_) => 1 << GZIP_WINDOW_LOG,
             CodedStream::Brotli(_) => BROTLI_WINDOW,
             CodedStream::Zstd(_) => 1 << ZSTD_WINDOW_LOG,
             CodedStream::Ended => 0,
@@ -127,14 +133,20 @@ impl BodyDecoder {
 impl CodedStream {
     fn decode(&mut self, input: &[u8], output: &mut [u8]) -> Result<Progress, DecodeError> {
         match self {
-            Self::Gzip(stream) => {
-                let (progress, has_ended) = inflate(stream, input, output)?;
-                if has_ended {
-                    // Members follow one another (RFC 1952 section 2.2).
-                    *stream = Decompress::new_gzip(GZIP_WINDOW_LOG);
+            Self::Gzip { stream, follows_member } => match inflate(stream, input, output) {
+                Ok((progress, has_ended)) => {
+                    if has_ended {
+                        // Members follow one another (RFC 1952 section 2.2).
+                        (*stream, *follows_member) = (Decompress::new_gzip(GZIP_WINDOW_LOG), true);
+                    }
+                    Ok(progress)
                 }
-                Ok(progress)
-            }
+                Err(_) if *follows_member && stream.total_out() == 0 => {
+                    *self = Self::Ended;
+                    Ok(Progress { read: input.len(), written: 0 })
+                }
+                Err(error) => Err(error),
+            },
             Self::Deflate(stream) => {
                 let (progress, has_ended) = inflate(stream, input, output)?;
                 if has_ended {

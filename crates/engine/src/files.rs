@@ -197,7 +197,14 @@ impl Replacement {
             Err(error) if error.kind() == ErrorKind::NotFound && fs::symlink_metadata(path).is_err() => {
                 Self::begin(path)
             }
-            Err(error) => Err(error),
+            Err(error) => Err(match fs::read_link(path) {
+                Ok(target) if error.kind() == ErrorKind::NotFound => {
+                    let target = target.display();
+                    let hint = "create that file, or remove the link";
+                    Error::new(error.kind(), format!("a symbolic link to {target}, which does not exist; {hint}"))
+                }
+                _ => error,
+            }),
         }
     }
 

@@ -322,8 +322,11 @@ impl KeyUsage {
         let opening = self.opening(window, key);
         let table = self.tables[index].as_mut()?;
         match table.slot(key) {
-            // Another window of the key has its place.
-            Some(slot) if opening.start.is_some_and(|start| start != table.start(slot)) => None,
+            // Another process has opened the window of the key at another time.
+            Some(slot) if opening.start.is_some_and(|start| start != table.start(slot)) => match charged > reserved {
+                true => self.charge(window, key, charged.saturating_sub(reserved)),
+                false => None,
+            },
             Some(slot) => {
                 table.settle(slot, reserved, charged).then(|| table.changed(Place { table: index as u8, slot }))
             }

@@ -213,6 +213,24 @@ fn abandoned_bodies_have_what_was_found_so_far() {
     }
 }
 
+#[test]
+fn bytes_behind_the_end_of_a_coded_body_change_nothing() {
+    let paths = paths(&[("n", 1)]);
+    for coding in ["gzip", "deflate", "br"] {
+        for behind in [&b"\0\0\0\0"[..], b"<!-- 12 ms -->", b"\x1f\x8b garbage", b"\x1f"] {
+            let body = [&encode(coding, br#"{"n": 7}"#)[..], behind].concat();
+            for part in [1, 3, usize::MAX] {
+                let found = cost_in_parts(&paths, BodyForm::Json, coding, &body, part);
+                assert_eq!(found, units(7), "{coding} {behind:?} in parts of {part}");
+            }
+        }
+    }
+    let mut broken = encode("gzip", br#"{"n": 7}"#);
+    broken.truncate(12);
+    broken.extend(b"\xff\xff\xff\xff\xff\xff\xff\xff");
+    assert_eq!(cost_in_parts(&paths, BodyForm::Json, "gzip", &broken, 64), FoundCost::Malformed);
+}
+
 /// Returns a scanner of a coded stream that goes on behind a flushed event.
 fn scanner_of_flushed(paths: &CostPaths, coding: &str) -> CostScanner {
     let event = b"data: {\"a\":3}\n\n";

@@ -21,6 +21,11 @@ pub(in crate::gateway) fn serve_document(
     let head = &journal.known.request.head;
     journal.known.connection.drain_body(head, body);
     if !is_read_method(&head.method) {
+        // What was reserved is released, and the client has it again.
+        for usage in &mut journal.quota_usage {
+            usage.remaining = usage.remaining.saturating_add(usage.cost);
+            usage.client_remaining = usage.client_remaining.map(|remaining| remaining.saturating_add(usage.cost));
+        }
         let mut response = respond_with_problem(journal, Problem::method_not_allowed());
         response.fields.append(Name::Allow, b"GET, HEAD");
         return response;

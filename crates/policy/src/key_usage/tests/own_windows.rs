@@ -67,6 +67,15 @@ fn late_settlement_is_of_the_window_in_which_it_was_reserved() {
 }
 
 #[test]
+fn late_charge_of_a_window_that_another_process_opened_counts() {
+    let mut usage = KeyUsage::new(FIRST_USE, 8);
+    let start = 10 * LENGTH;
+    usage.reserve(start + 300, client(1), units(3));
+    usage.settle(start + 100, client(1), units(1), units(5));
+    assert_eq!(usage.used(start + 400, client(1)), units(7));
+}
+
+#[test]
 fn clock_set_back_to_before_a_window_gives_no_units() {
     for windows in [SLIDING, FIRST_USE] {
         let mut usage = KeyUsage::new(windows, 8);
