@@ -630,6 +630,47 @@ mod tests {
     }
 
     #[test]
+    fn file_of_other_windows_states_them_and_continues_in_those_of_the_configuration() {
+        let sliding = KeyWindows::sliding(Duration::from_secs(60));
+        let first_use = KeyWindows::FirstUse { length: Duration::from_secs(60) };
+        let now = Timestamp::from_seconds(1_800_000_030);
+        let open_with = |dir: &Path, windows: KeyWindows| {
+            let warnings = RefCell::new(Vec::new());
+            let window = Span { start: Timestamp::from_seconds(1_800_000_000), end: Timestamp(u64::MAX) };
+            let opened = super::open(&file_path(dir), 9, windows, window, now, |text| warnings.borrow_mut().push(text));
+            let (file, usage) = opened.expect("the directory is writable");
+            (file, usage, warnings.into_inner())
+        };
+        for windows in [sliding, first_use] {
+            let dir = tempfile::tempdir().expect("temporary directory");
+            let (file, mut usage, _) = open_with(dir.path(), windows);
+            for number in 0..200 {
+                let time = now.0 - number % 3 * 5_000_000_000;
+                file.write(&usage.reserve(time, key(number), units(4))).expect("the disk has room");
+                file.write(&usage.reserve(now.0, key(number % 7), units(1))).expect("the disk has room");
+            }
+            let mut of_unknown = None;
+            for others in [windows, first_use, KeyWindows::OfQuota, sliding, sliding] {
+                let (_, restored, warnings) = open_with(dir.path(), others);
+                let moment = others.moment(1_800_000_000_000_000_000, now);
+                assert_eq!(warnings, [""; 0]);
+                assert!((0..7).all(|number| restored.used(moment, key(number)) >= units(4 + 28)), "{others:?}");
+                let unknown = restored.used(moment, key(9000));
+                assert_eq!(*of_unknown.get_or_insert(unknown), unknown, "{others:?}");
+            }
+            let path = file_path(dir.path());
+            let content = fs::read(&path).expect("the file exists");
+            for (place, is_lost) in [(18, true), (9, true), (HEADER_LEN_OF_WINDOWS + 20, false)] {
+                let mut damaged = content.clone();
+                damaged[place] ^= 1;
+                fs::write(&path, &damaged).expect("the disk has room");
+                let (_, _, warnings) = open_with(dir.path(), sliding);
+                assert_eq!(warnings[0].contains("is unusable"), is_lost, "{place}: {warnings:?}");
+            }
+        }
+    }
+
+    #[test]
     fn what_is_no_regular_file_is_set_aside() {
         let dir = tempfile::tempdir().expect("temporary directory");
         let path = file_path(dir.path());

@@ -209,6 +209,53 @@ fn fixed(hours: u64) -> Window {
     Window::Fixed { length: Duration::from_secs(hours * 3600) }
 }
 
+fn sliding(hours: u64) -> Window {
+    Window::Sliding { length: Duration::from_secs(hours * 3600), sub_windows: 60 }
+}
+
+fn first_use(hours: u64) -> Window {
+    Window::FirstUse { length: Duration::from_secs(hours * 3600) }
+}
+
+#[test]
+fn refused_customer_is_told_when_enough_units_are_back() {
+    for (window, first_back, all_back) in [(sliding(12), 13, 16), (first_use(12), 12, 12)] {
+        let quota = Quota { window, ..with_budgets(budget(BudgetKey::Customer, 100)) };
+        let admission = admission_of(vec![quota], &[(0, 5)]);
+        let hours = |hours| Timestamp(NOON.0 + hours * 3_600_000_000_000);
+        let sent = |time: Timestamp| {
+            let decision = decide_at(&admission, customer(1), ClassId(0), time);
+            let wait = decision.verdict.refusal().map(|refusal| refusal.wait);
+            decision.permit.map(|mut permit| permit.mark_sent());
+            wait.map(|wait| (time + wait).saturating_duration_since(NOON).as_secs() / 3600)
+        };
+        assert_eq!([0, 3].map(|time| sent(hours(time))), [None, None], "{first_back}");
+        assert_eq!(sent(hours(4)), Some(first_back), "five of ten units are enough");
+        let usage = |time| admission.budget_usage(QuotaId(0), ClassId(0), customer(1).customer, time).expect("budgets");
+        assert_eq!((usage(hours(4)).used.floor(), usage(hours(4)).window_end), (10, hours(first_back)));
+        assert_eq!(usage(hours(all_back)).used.floor(), 0);
+        let other = decide_at(&admission, customer(2), ClassId(0), hours(4)).quota_usage[0];
+        assert_eq!((other.used.floor(), other.resets_at), (5, hours(4 + first_back)), "another customer");
+        assert_eq!(sent(Timestamp(hours(first_back).0 - 1)), Some(first_back));
+        assert_eq!(sent(hours(first_back)), None);
+    }
+}
+
+#[test]
+fn keys_with_most_usage_are_those_of_all_parts() {
+    for window in [sliding(12), first_use(12)] {
+        let quota = Quota { window, ..with_budgets(budget(BudgetKey::Customer, 100)) };
+        let admission = admission_of(vec![quota], &[(0, 1)]);
+        for (hour, number) in [(0, 1), (1, 1), (1, 2), (5, 1), (5, 3)] {
+            let time = Timestamp(NOON.0 + hour * 3_600_000_000_000);
+            decide_at(&admission, customer(number), ClassId(0), time).permit.map(|mut permit| permit.mark_sent());
+        }
+        let entries = &admission.budget_entries(2, Timestamp(NOON.0 + 6 * 3_600_000_000_000))[0];
+        assert_eq!(entries.top[0].used.floor(), 3, "{entries:?}");
+        assert_eq!((entries.top.len(), entries.top[1].used.floor()), (2, 1));
+    }
+}
+
 #[test]
 fn actual_costs_are_charged_after_a_reload_of_the_window() {
     let dir = tempfile::tempdir().expect("temporary directory");
@@ -217,8 +264,9 @@ fn actual_costs_are_charged_after_a_reload_of_the_window() {
     let mut admission = started(dir.path(), of_window(&fixed(7)));
     let payer = customer(1);
     let units = Units::from_whole;
-    // To a longer window, a shorter one, and back: each request is in flight over a reload.
-    for (number, window) in [fixed(24), fixed(1), fixed(7), fixed(1), fixed(24 * 30)].iter().enumerate() {
+    // To a longer window, a shorter one, one of another kind, and back: each request is in flight over a reload.
+    let windows = [fixed(24), fixed(1), sliding(24), fixed(7), first_use(2), first_use(48), fixed(1), fixed(24 * 30)];
+    for (number, window) in windows.iter().chain(&[first_use(3), sliding(1), sliding(9), first_use(1)]).enumerate() {
         let expected = 7 * number as u64;
         assert_eq!(used(&admission, payer), expected);
         let permits = [(); 2].map(|()| decide(&admission, payer, ClassId(0)).permit.expect("units are left"));

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tidegate_config as config;
 use tidegate_policy::identity::ClientKey;
-use tidegate_policy::key_usage::{CLIENTS_OF_NETWORK, KeyUsage};
+use tidegate_policy::key_usage::{CLIENTS_OF_NETWORK, KeyUsage, KeyWindows};
 use tidegate_policy::promise::Promise;
 use tidegate_policy::{ClientKind, Units};
 
@@ -214,7 +214,7 @@ struct DryRunResult {
 fn replay(policy: Policy, lines: MergedLog, mut savings: CacheSavings) -> Result<DryRunResult, LogReadError> {
     let assumptions = Assumptions::default();
     let rules = Arc::clone(&policy.settings.rules);
-    let mut clients = KeyUsage::new(policy.settings.limits.max_tracked_clients);
+    let mut clients = KeyUsage::new(KeyWindows::OfQuota, policy.settings.limits.max_tracked_clients);
     let DryRunResult { mut busiest, mut people, mut bursts, mut counts, .. } = DryRunResult::default();
     let mut pending_policy = Some(policy);
     let mut simulator: Option<Simulator> = None;
