@@ -113,6 +113,31 @@ fn assert_replays_posts(gateway: TestGateway, body: impl Fn(usize) -> String) {
 }
 
 #[test]
+fn replay_finds_the_routes_of_fields() {
+    const REQUESTS: usize = 400;
+    let by_field = "routes:\n  - { match: /search, header: { x-depth: full }, cost: { api: 6 } }\n  \
+                    - { match: /search, cookie: { plan: 'free*' } }\n";
+    let gateway = TestGateway::with_rules(caching_origin().address(), &rules(400).replace("routes:\n", by_field));
+    let fields = [
+        "X-Depth: full\r\n",
+        "X-Depth: brief\r\n",
+        "Cookie: plan=freemium\r\n",
+        "X-Depth: brief\r\nX-Depth: full\r\n",
+        "X_Depth: full\r\nCookie: plan=free; plan=paid\r\n",
+        "",
+    ];
+    let mut refused = 0;
+    for number in 0..REQUESTS {
+        let user_agent = ["Firefox", "Bot/1.0", "Googlebot", "Bot/2.0", "Chrome"][number % 5];
+        let fields = format!("User-Agent: {user_agent}\r\n{}", fields[number % fields.len()]);
+        refused += usize::from(gateway.connect().get("/search", &fields).status == 429);
+        gateway.clock.advance(Duration::from_millis(1));
+    }
+    assert!(refused > 20 && refused < REQUESTS - 20, "{refused} of {REQUESTS} were refused");
+    assert_replay_matches(gateway, REQUESTS as u64);
+}
+
+#[test]
 fn replay_follows_the_copies_of_the_log() {
     const REQUESTS: u32 = 600;
     let origin = Origin::with_script(|request, connection| {

@@ -50,6 +50,7 @@ mod golden;
 mod grafana;
 mod hand_over;
 mod header_contradictions;
+mod header_routes;
 mod header_rules;
 mod hostile_connections;
 mod hosts;

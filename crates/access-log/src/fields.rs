@@ -28,7 +28,7 @@ pub struct LogValue {
 }
 
 /// Names of the fields that some lines do not have.
-pub const OPTIONAL_LOG_FIELDS: [&str; 20] = [
+pub const OPTIONAL_LOG_FIELDS: [&str; 21] = [
     "fetch_mode",
     "fetch_site",
     "hints_brand",
@@ -43,6 +43,7 @@ pub const OPTIONAL_LOG_FIELDS: [&str; 20] = [
     "customer",
     "trace_id",
     "json",
+    "fields",
     "unexpected_cost",
     "switch",
     "fill",

@@ -12,7 +12,6 @@ use tidegate_policy::bot_detection::{FetchMode, FetchSite, HeadersSeen, HintsBra
 use tidegate_policy::identity::KeyOwner;
 use tidegate_policy::network_origin::{Country, NetworkOrigin};
 use tidegate_policy::purpose::Purpose;
-use tidegate_policy::request_body::JsonMatch;
 use tidegate_policy::session::Session;
 use tidegate_policy::{Reason, Timestamp};
 
@@ -170,15 +169,18 @@ fn more_of_client(out: &mut Vec<u8>, client: &RecordedMore<'_>) {
     }
 }
 
-/// Writes the conditions that the body meets, if there are any.
-fn body(out: &mut Vec<u8>, json: &JsonMatch) {
-    for (index, word) in json.words().enumerate() {
-        out.extend_from_slice(if index == 0 { b",\"json\":[" } else { b"" });
+/// Writes the conditions that the request meets by its body or its fields, if there are any. Each has what to write before it.
+fn conditions<'a>(out: &mut Vec<u8>, name: &[u8], words: impl Iterator<Item = (&'static str, &'a str)>) {
+    let mut is_empty = true;
+    for (index, (mark, word)) in words.enumerate() {
+        out.extend_from_slice(if index == 0 { name } else { b"" });
         open_string(out, index);
+        out.extend_from_slice(mark.as_bytes());
         json::content(out, word.as_bytes());
         out.push(b'"');
+        is_empty = false;
     }
-    if json.words().next().is_some() {
+    if !is_empty {
         out.push(b']');
     }
 }
@@ -216,7 +218,10 @@ fn classification(out: &mut Vec<u8>, record: &Record<'_>) {
     }
     out.push(b']');
     if let Some(json) = record.request.json {
-        body(out, json);
+        conditions(out, b",\"json\":[", json.words().map(|word| ("", word)));
+    }
+    if let Some(fields) = record.request.fields {
+        conditions(out, b",\"fields\":[", fields.words());
     }
     out.extend_from_slice(b",\"route\":\"");
     json::content(out, record.decision.route_name.as_bytes());

@@ -139,6 +139,9 @@ log_line! {
         /// Conditions `json` of routes that the body of the request meets, such as `method=tools/call`; `unreadable` if it may
         /// meet any. Other values of the body are not logged. The field is absent if it meets none, or no route asks.
         pub json: Option<Vec<Text<'a>>> => "list of string",
+        /// Conditions `header` and `cookie` of routes that the request meets, such as `x-api-version=2`, or `cookie:beta=1`; with `?`
+        /// before it, one that it meets only as some origins read it. The field is absent if there are none.
+        pub fields: Option<Vec<Text<'a>>> => "list of string",
         /// Route of the request, as its `match` is written.
         #[serde(skip)]
         pub route: () => "string",

@@ -10,6 +10,7 @@ use tidegate_policy::identity::ClientKey;
 use tidegate_policy::network_origin::NetworkOrigin;
 use tidegate_policy::purpose::Purpose;
 use tidegate_policy::request_body::JsonMatch;
+use tidegate_policy::request_fields::FieldMatch;
 use tidegate_policy::session::Session;
 use tidegate_policy::switches::SwitchEffect;
 use tidegate_policy::{BotId, ClassId, ClientKind, ListId, OperatorId, Reason, RouteId, ScopeId, Timestamp, Units};
@@ -111,6 +112,8 @@ pub struct RecordedRequest<'a> {
     pub fill: Option<CacheFill>,
     /// What the JSON body says (`json`); `None` if no route asks for it.
     pub json: Option<&'a JsonMatch>,
+    /// Conditions of routes on header fields and cookies that it meets (`fields`); `None` if no route has any.
+    pub fields: Option<&'a FieldMatch>,
 }
 
 /// Decision on a finished request.

@@ -46,6 +46,7 @@ pub fn sample_record() -> Record<'static> {
             referer: Some(b"https://example.com/"),
             fill: None,
             json: None,
+            fields: None,
         },
         decision: RecordedDecision {
             route: RouteId(1),

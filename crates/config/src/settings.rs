@@ -41,7 +41,6 @@ use tidegate_policy::own_hosts::OwnHosts;
 use tidegate_policy::path::Ambiguity;
 use tidegate_policy::promise::Promise;
 use tidegate_policy::purpose::Purpose;
-use tidegate_policy::request_body::JsonMatch;
 use tidegate_policy::secret::Secret;
 use tidegate_policy::terms::UsageTerms;
 use tidegate_policy::{OriginId, ProofMethod, RequestFacts, RouteId, Rules};
@@ -571,7 +570,8 @@ impl Settings {
         self.header_rules(route)?.rewrite.as_ref()
     }
 
-    /// Checks that path and body with several readings have one charge and one origin for all, and that all are rewritten alike.
+    /// Checks that path, body and fields with several readings have one charge and one origin for all, and that all are rewritten
+    /// alike.
     /// `resolved` is the path with its dot segments resolved.
     pub fn check_readings(&self, request: &RequestFacts<'_>, resolved: &str) -> Result<(), Ambiguity> {
         let rules = &self.rules;
@@ -582,7 +582,7 @@ impl Settings {
             return Err(Ambiguity::Origin);
         }
         let route = rules.route(request);
-        if matches!(request.json, Some(JsonMatch::Unreadable)) {
+        if request.is_ambiguous() {
             let rewrite = self.rewrite(route);
             if rules.routes_to_origins(request).any(|other| self.rewrite(other) != rewrite) {
                 return Err(Ambiguity::Rewrite);

@@ -565,9 +565,12 @@ impl LockedQuota<'_> {
     }
 }
 
-/// Returns the name of the estimates of a route: its own, and its conditions on bodies, in which routes of one path differ.
+/// Returns the name of the estimates of a route: its own, and its conditions on bodies and fields, in which routes of one path
+/// differ.
 fn estimate_name(route: &Route) -> String {
-    route.json.iter().fold(route.name.clone(), |name, condition| format!("{name} {}", condition.text))
+    let of_bodies = route.json.iter().map(|condition| &condition.text);
+    let conditions = of_bodies.chain(route.fields.iter().map(|condition| &condition.text));
+    conditions.fold(route.name.clone(), |name, text| format!("{name} {text}"))
 }
 
 /// Returns the quotas whose costs the origin reports and in which the route has none.

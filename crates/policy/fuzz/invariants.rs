@@ -86,6 +86,7 @@ pub(crate) fn charge(target: &str, policy: PathPolicy) -> Option<(u64, String)> 
         user_agent: b"",
         is_preflight: false,
         json: None,
+        fields: None,
     };
     let costs = &RULES[RULES.route(&facts)].costs;
     let charged = costs.iter().map(|(_, cost)| if let Cost::Fixed(units) = cost { units.ceil() } else { 0 }).sum();
@@ -156,6 +157,7 @@ pub(crate) fn queries(bytes: &[u8]) {
             user_agent: b"",
             is_preflight: false,
             json: None,
+            fields: None,
         };
         let input = PartitionInput { route: "/", request, header: &|_| None };
         PartitionKey::Query("tenant".into()).extract(&input).into_owned()

@@ -22,12 +22,13 @@ use super::network::IpPrefix;
 use super::network_origin::{Country, NetworkOrigin};
 use super::purpose::Purpose;
 use super::reason::Reason;
+use super::request_fields::FieldCondition;
 use super::route::{self, Pattern};
 use super::secret::Secret;
 use super::session::Session;
 use super::words::Words;
 use http::{Method, StatusCode};
-use std::{fmt, iter};
+use std::iter;
 
 /// Classification of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,15 +154,6 @@ pub struct ApiKeys {
     pub source: CredentialSource,
     /// Accepted keys.
     pub values: Vec<Secret>,
-}
-
-/// A header field or cookie that a request must have.
-#[derive(Clone, Debug)]
-pub struct FieldCondition {
-    /// The header field or cookie.
-    pub source: CredentialSource,
-    /// Patterns of its value, of which one matches; empty accepts every value.
-    pub values: Vec<NamePattern>,
 }
 
 /// An administrator's rule for a user agent; takes precedence over the built-in list.
@@ -344,29 +336,6 @@ impl ClassMatcher {
         }
         let is_method = |method: &Method| route::is_same_method(method, request.method);
         (!self.methods.is_empty() && !self.methods.iter().any(is_method)).then_some(ConditionKind::Method)
-    }
-}
-
-/// Writes the field and the patterns of its value: `the header x-partner like acme*`.
-impl fmt::Display for FieldCondition {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.source {
-            CredentialSource::Header(name) => write!(out, "the header {name}")?,
-            CredentialSource::Cookie(name) => write!(out, "the cookie {name}")?,
-        }
-        for (index, pattern) in self.values.iter().enumerate() {
-            write!(out, "{}{pattern}", if index == 0 { " like " } else { " or " })?;
-        }
-        Ok(())
-    }
-}
-
-impl FieldCondition {
-    /// Returns true if a request has the field, and one of its values matches. `values` are those of the request.
-    pub fn matches<'a>(&self, mut values: impl Iterator<Item = &'a [u8]>) -> bool {
-        let is_accepted =
-            |value: &str| self.values.is_empty() || self.values.iter().any(|pattern| pattern.matches(value));
-        values.any(|value| is_accepted(&String::from_utf8_lossy(value)))
     }
 }
 

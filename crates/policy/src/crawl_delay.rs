@@ -158,11 +158,12 @@ mod tests {
     use super::*;
     use crate::ListId;
     use crate::address_lists::ListSet;
-    use crate::class::{ApiKeys, ClassMatcher, FieldCondition, KeyCondition};
+    use crate::class::{ApiKeys, ClassMatcher, KeyCondition};
     use crate::cost::Cost;
     use crate::fixtures;
     use crate::identity::CredentialSource;
     use crate::network::IpPrefix;
+    use crate::request_fields::FieldCondition;
     use crate::route::Route;
     use crate::session::Session;
     use crate::words::Words;
@@ -240,7 +241,7 @@ mod tests {
             ClassMatcher { kinds: vec![ClientKind::Human], ..any() },
             ClassMatcher { operators: vec![OperatorId(2)], ..any() },
             ClassMatcher { purposes: vec![Purpose::Training], ..any() },
-            ClassMatcher { fields: vec![FieldCondition { source, values: Vec::new() }], ..any() },
+            ClassMatcher { fields: vec![FieldCondition::new(source, Vec::new())], ..any() },
             ClassMatcher { sessions: vec![Session::New, Session::Known], ..any() },
             ClassMatcher { asns: vec![64496], ..any() },
             ClassMatcher { countries: "DE".parse().into_iter().collect(), ..any() },

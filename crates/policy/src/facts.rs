@@ -8,6 +8,7 @@ use super::ids::{BotId, ClassId, OperatorId};
 use super::network_origin::NetworkOrigin;
 use super::purpose::Purpose;
 use super::request_body::JsonMatch;
+use super::request_fields::FieldMatch;
 use super::session::Session;
 use std::net::IpAddr;
 
@@ -39,6 +40,15 @@ pub struct RequestFacts<'a> {
     pub is_preflight: bool,
     /// What the JSON body says; `None` if there is none, or if no route asks for it.
     pub json: Option<&'a JsonMatch>,
+    /// Conditions of routes on header fields and cookies that the request meets; `None` if no route has any.
+    pub fields: Option<&'a FieldMatch>,
+}
+
+impl RequestFacts<'_> {
+    /// Returns true if origins may read body or header fields in different ways, which lead to different routes.
+    pub fn is_ambiguous(&self) -> bool {
+        matches!(self.json, Some(JsonMatch::Unreadable)) || self.fields.is_some_and(FieldMatch::is_ambiguous)
+    }
 }
 
 /// What is known of the client of a request.

@@ -32,6 +32,7 @@ pub fn rules() -> Rules {
         classes: Vec::new(),
         quotas: Vec::new(),
         routes: Vec::new(),
+        route_fields: Vec::new(),
         scopes: Vec::new(),
         own_documents: OwnDocuments::NONE,
         cache: None,
@@ -51,6 +52,7 @@ pub fn request_facts(path: &str) -> RequestFacts<'_> {
         user_agent: b"",
         is_preflight: false,
         json: None,
+        fields: None,
     }
 }
 
@@ -124,6 +126,7 @@ pub fn route(costs: &[(u16, u64)]) -> Route {
         methods: Vec::new(),
         query: Vec::new(),
         json: Vec::new(),
+        fields: Vec::new(),
         costs: costs.iter().map(|&(quota, cost)| (QuotaId(quota), Cost::Fixed(Units::from_whole(cost)))).collect(),
         requested_costs: Vec::new(),
         scopes: Vec::new(),

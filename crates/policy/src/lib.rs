@@ -50,6 +50,7 @@ pub mod reason;
 mod refused_quotas;
 mod replaced_windows;
 pub mod request_body;
+pub mod request_fields;
 pub mod rng;
 pub mod route;
 mod rules;

@@ -7,7 +7,8 @@ use super::ids::{OriginId, QuotaId, ScopeId};
 use super::own_hosts::without_last_dot;
 use super::path::normalize_characters;
 use super::query;
-use super::request_body::JsonCondition;
+use super::request_body::{JsonCondition, JsonMatch};
+use super::request_fields::FieldCondition;
 use super::units::Units;
 use std::borrow::Cow;
 
@@ -26,6 +27,8 @@ pub struct Route {
     pub query: Vec<(String, Option<String>)>,
     /// Conditions on the JSON body, all of which must be met.
     pub json: Vec<JsonCondition>,
+    /// Conditions on header fields and cookies, all of which must be met.
+    pub fields: Vec<FieldCondition>,
     /// Expected cost per quota; empty if the route is free.
     pub costs: Vec<(QuotaId, Cost)>,
     /// What bodies of requests state of a [`Cost::Requested`], by quota.
@@ -254,14 +257,27 @@ impl Segment {
 }
 
 impl Route {
-    /// Returns true if the route matches the request, its path read as `path`. A body that cannot be read meets no condition.
+    /// Returns true if the route matches the request, its path read as `path`, in every reading of body and fields.
     pub fn matches(&self, request: &RequestFacts<'_>, path: &str) -> bool {
-        self.matches_head(request, path)
+        self.matches_line(request, path)
             && self.json.iter().all(|condition| request.json.is_some_and(|json| json.meets(condition)))
+            && self.has_fields(request, |is_met| is_met == Some(true))
     }
 
-    /// Returns true if the route matches the head of the request, its path read as `path`.
-    pub fn matches_head(&self, request: &RequestFacts<'_>, path: &str) -> bool {
+    /// Returns true if the route matches the request, its path read as `path`, in some reading of body and fields.
+    pub fn may_match(&self, request: &RequestFacts<'_>, path: &str) -> bool {
+        let may_meet = |json: &JsonMatch, condition| *json == JsonMatch::Unreadable || json.meets(condition);
+        self.matches_line(request, path)
+            && self.json.iter().all(|condition| request.json.is_some_and(|json| may_meet(json, condition)))
+            && self.has_fields(request, |is_met| is_met != Some(false))
+    }
+
+    fn has_fields(&self, request: &RequestFacts<'_>, is_enough: impl Fn(Option<bool>) -> bool) -> bool {
+        self.fields.iter().all(|condition| request.fields.is_some_and(|fields| is_enough(fields.meets(condition))))
+    }
+
+    /// Returns true if the route matches the request but for its body and fields, its path read as `path`.
+    pub fn matches_line(&self, request: &RequestFacts<'_>, path: &str) -> bool {
         self.path.matches(path)
             && (self.methods.is_empty() || self.methods.iter().any(|method| is_same_method(method, request.method)))
             && (self.hosts.is_empty() || self.hosts.iter().any(|host| host_matches(host, request.host)))

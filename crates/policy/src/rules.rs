@@ -4,7 +4,7 @@ use super::api_keys::ApiKeyList;
 use super::bot_detection::{BotDetection, BotScore};
 use super::budget::CustomerSource;
 use super::cache::CacheRules;
-use super::class::{self, Class, Classification, FieldCondition, UserAgentRules};
+use super::class::{self, Class, Classification, UserAgentRules};
 use super::compression::CompressionRules;
 use super::cost::Cost;
 use super::exempt::{self, Exemption, OwnDocuments};
@@ -14,6 +14,7 @@ use super::ids::{ClassId, QuotaId, RouteId, ScopeId};
 use super::path::PathPolicy;
 use super::quota::Quota;
 use super::request_body::JsonMatch;
+use super::request_fields::{FieldCondition, FieldMatch, eq_as_cgi};
 use super::route::Route;
 use super::throttle::Scope;
 use http::Method;
@@ -41,6 +42,8 @@ pub struct Rules {
     pub quotas: Vec<Quota>,
     /// Routes; the first match applies. The last matches every request.
     pub routes: Vec<Route>,
+    /// Conditions of all routes on header fields and cookies, each once; most sites have none.
+    pub route_fields: Vec<FieldCondition>,
     /// Handling of paths that origins read in different ways.
     pub path_policy: PathPolicy,
     /// Scopes of the origin, by [`ScopeId`].
@@ -85,6 +88,40 @@ impl Rules {
         let has_fields = |class: &Class| !class.matcher.fields.is_empty() && class.matcher.fields.iter().all(&has);
         let matching = self.classes.iter().enumerate().filter(|(_, class)| has_fields(class));
         matching.map(|(index, _)| ClassId::from_index(index)).collect()
+    }
+
+    /// Returns which conditions of routes a request with `fields`, as pairs of name and value, meets; `None` if no route has any.
+    #[inline]
+    pub fn field_match<'a, F>(&self, fields: impl Fn() -> F) -> Option<FieldMatch>
+    where
+        F: Iterator<Item = (&'a [u8], &'a [u8])>,
+    {
+        (!self.route_fields.is_empty()).then(|| FieldMatch::read(&self.route_fields, fields))
+    }
+
+    /// Returns true if some origin reads `name` as a header field by which routes are chosen.
+    pub fn chooses_by(&self, name: &[u8]) -> bool {
+        self.route_fields.iter().any(|condition| eq_as_cgi(name, condition.source.header().as_bytes()))
+    }
+
+    /// Returns the names of the header fields by which a request gets its route and not another one, which `Vary` names for the
+    /// caches of others.
+    pub fn selecting_headers(&self, request: &RequestFacts<'_>) -> Vec<&str> {
+        let mut names = Vec::new();
+        if self.route_fields.is_empty() {
+            return names;
+        }
+        for route in self.routes.iter().filter(|route| paths(request).any(|path| route.matches_line(request, path))) {
+            for name in route.fields.iter().map(|condition| condition.source.header()) {
+                if !names.contains(&name) {
+                    names.push(name);
+                }
+            }
+            if paths(request).all(|path| route.matches(request, path)) {
+                break;
+            }
+        }
+        names
     }
 
     /// Returns the headers, besides the common ones, that determine the class and bucket key of a client of `class`.
@@ -179,18 +216,17 @@ impl Rules {
         self.classes.iter().position(|class| class.name == name).map(ClassId::from_index)
     }
 
-    /// Returns the request's route: the first match. If path or body have several readings, the one whose route uses most,
-    /// because the origin may read them in that way.
+    /// Returns the request's route: the first match. If path, body or fields have several readings, the one whose route uses
+    /// most, because the origin may read them in that way.
     pub fn route(&self, request: &RequestFacts<'_>) -> RouteId {
         let others = request.other_paths.iter().map(|path| self.route_of_path(request, path));
         others.fold(self.route_of_path(request, request.path), |heaviest, other| self.heavier(heaviest, other))
     }
 
-    /// Returns true if path or body have several readings, and the costs of [`Self::route`] do not cover those of each reading:
-    /// they are in another quota.
+    /// Returns true if path, body or fields have several readings, and the costs of [`Self::route`] do not cover those of each
+    /// reading: they are in another quota.
     pub fn has_ambiguous_costs(&self, request: &RequestFacts<'_>) -> bool {
-        let is_unreadable = matches!(request.json, Some(JsonMatch::Unreadable));
-        if request.other_paths.is_empty() && !is_unreadable {
+        if request.other_paths.is_empty() && !request.is_ambiguous() {
             return false;
         }
         let charged = &self[self.route(request)].costs;
@@ -203,11 +239,7 @@ impl Rules {
                     }
             })
         };
-        let is_ambiguous = |id: RouteId| !self[id].costs.iter().all(is_covered);
-        match is_unreadable {
-            true => self.possible_routes(request).any(is_ambiguous),
-            false => paths(request).any(|path| is_ambiguous(self.route_of_path(request, path))),
-        }
+        self.routes_of_readings(request).any(|id| !self[id].costs.iter().all(is_covered))
     }
 
     /// Returns true if the decision on a request depends on what its body says: its route does, or its cost.
@@ -215,57 +247,55 @@ impl Rules {
         self.possible_routes(request).any(|id| !self[id].json.is_empty() || !self[id].requested_costs.is_empty())
     }
 
-    /// Iterates over the routes of a request whose body may say anything: of each reading of the path, those that ask for a
-    /// body, and the first other one.
-    pub fn possible_routes<'a>(&'a self, request: &'a RequestFacts<'_>) -> impl Iterator<Item = RouteId> + 'a {
-        paths(request).flat_map(move |path| self.possible_routes_of_path(request, path))
+    /// Iterates over the routes of a request whose body may say anything, if it is not read yet: of each reading of the path, those
+    /// that may match, and the first one that certainly does.
+    pub fn possible_routes<'a>(&'a self, request: &RequestFacts<'a>) -> impl Iterator<Item = RouteId> + use<'a> {
+        let request = RequestFacts { json: Some(request.json.unwrap_or(&JsonMatch::Unreadable)), ..*request };
+        self.routes_of_readings(&request)
     }
 
-    fn possible_routes_of_path<'a>(
-        &'a self,
-        request: &'a RequestFacts<'_>,
-        path: &'a str,
-    ) -> impl Iterator<Item = RouteId> + 'a {
+    /// Iterates over the routes of all readings of path, body and fields.
+    fn routes_of_readings<'a>(&'a self, request: &RequestFacts<'a>) -> impl Iterator<Item = RouteId> + use<'a> {
+        let request = *request;
+        paths(&request).flat_map(move |path| self.routes_of_path(request, path))
+    }
+
+    fn routes_of_path<'a>(&'a self, request: RequestFacts<'a>, path: &'a str) -> impl Iterator<Item = RouteId> + 'a {
         let last = self.routes.len().saturating_sub(1);
         let matching = self
             .routes
             .iter()
             .enumerate()
-            .filter(move |(index, route)| *index == last || route.matches_head(request, path));
+            .filter(move |(index, route)| *index == last || route.may_match(&request, path));
         let mut is_decided = false;
         matching
             .take_while(move |(_, route)| {
                 let is_possible = !is_decided;
-                is_decided |= route.json.is_empty();
+                is_decided |= route.matches(&request, path);
                 is_possible
             })
             .map(|(index, _)| RouteId::from_index(index))
     }
 
-    /// Returns true if path or body have several readings, and these are for different origins.
+    /// Returns true if path, body or fields have several readings, and these are for different origins.
     pub fn has_ambiguous_origin(&self, request: &RequestFacts<'_>) -> bool {
         let mut origins = self.routes_to_origins(request).map(|id| self[id].origin);
         let first = origins.next();
         origins.any(|origin| Some(origin) != first)
     }
 
-    /// Iterates over the routes of all readings of path and body that lead to an origin.
-    pub fn routes_to_origins<'a>(&'a self, request: &'a RequestFacts<'_>) -> impl Iterator<Item = RouteId> + 'a {
-        let possible = matches!(request.json, Some(JsonMatch::Unreadable)).then(|| self.possible_routes(request));
-        let certain = possible.is_none().then(|| paths(request).map(move |path| self.route_of_path(request, path)));
-        let routes = possible.into_iter().flatten().chain(certain.into_iter().flatten());
+    /// Iterates over the routes of all readings of path, body and fields that lead to an origin.
+    pub fn routes_to_origins<'a>(&'a self, request: &RequestFacts<'a>) -> impl Iterator<Item = RouteId> + use<'a> {
         // A route without scopes is answered by the gateway.
-        routes.filter(|id| !self[*id].scopes.is_empty())
+        self.routes_of_readings(request).filter(|id| !self[*id].scopes.is_empty())
     }
 
     fn route_of_path(&self, request: &RequestFacts<'_>, path: &str) -> RouteId {
         let index = self.routes.iter().position(|route| route.matches(request, path));
         let route = RouteId::from_index(index.unwrap_or(self.routes.len().saturating_sub(1)));
-        match request.json {
-            Some(JsonMatch::Unreadable) => {
-                self.possible_routes_of_path(request, path).fold(route, |heaviest, other| self.heavier(heaviest, other))
-            }
-            _ => route,
+        match request.is_ambiguous() {
+            true => self.routes_of_path(*request, path).fold(route, |heaviest, other| self.heavier(heaviest, other)),
+            false => route,
         }
     }
 
@@ -538,6 +568,110 @@ mod tests {
                 rules[rules.route(&RequestFacts { json: Some(json), ..fixtures::request_facts(path) })].weight()
             };
             proptest::prop_assert!(weight(&JsonMatch::Unreadable) >= weight(&met(&some)));
+        }
+    }
+
+    /// Returns the condition that the header field `name` has a value.
+    fn field(name: &'static str, value: &str) -> FieldCondition {
+        FieldCondition::new(header(name), vec![value.parse().expect("a pattern")])
+    }
+
+    /// Rules with routes for the versions of an API: one that costs more, one that is free, and the others.
+    fn versions() -> Rules {
+        let route = |path, fields: Vec<FieldCondition>, cost: &[_]| Route {
+            path: Pattern::parse(path).expect("valid pattern"),
+            fields,
+            scopes: [ScopeId(0)].into_iter().collect(),
+            ..fixtures::route(cost)
+        };
+        let routes = vec![
+            route("/api/**", vec![field("x-version", "2")], &[(0, 5)]),
+            route("/api/**", vec![field("x-version", "3"), field("x-beta", "1")], &[]),
+            route("/api/**", vec![], &[(0, 1)]),
+            route("/split", vec![field("x-version", "2")], &[(1, 1)]),
+            route("/**", vec![], &[(0, 2)]),
+        ];
+        let route_fields = vec![field("x-version", "2"), field("x-version", "3"), field("x-beta", "1")];
+        Rules { routes, route_fields, ..fixtures::rules() }
+    }
+
+    fn field_match(rules: &Rules, fields: &[(&str, &str)]) -> FieldMatch {
+        let pairs = || fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        rules.field_match(pairs).expect("rules with conditions")
+    }
+
+    #[test]
+    fn route_of_fields_is_the_first_whose_conditions_they_meet() {
+        let rules = versions();
+        for (fields, expected, vary) in [
+            (&[][..], 2, &["x-version", "x-beta"][..]),
+            (&[("x-version", "2")], 0, &["x-version"]),
+            (&[("X-Version", "2"), ("x-beta", "1")], 0, &["x-version"]),
+            (&[("x-version", "3")], 2, &["x-version", "x-beta"]),
+            (&[("x-version", "3"), ("x-beta", "1")], 1, &["x-version", "x-beta"]),
+            // The most expensive one that it may be.
+            (&[("x-version", "3"), ("x-version", "2")], 0, &["x-version", "x-beta"]),
+            (&[("x_version", "2")], 0, &["x-version", "x-beta"]),
+            (&[("x_version", "3"), ("x-beta", "1")], 2, &["x-version", "x-beta"]),
+            (&[("x-version", "1"), ("x-version", "4")], 2, &["x-version", "x-beta"]),
+        ] {
+            let matched = field_match(&rules, fields);
+            let request = RequestFacts { fields: Some(&matched), ..fixtures::request_facts("/api/a") };
+            assert_eq!(
+                (rules.route(&request), &*rules.selecting_headers(&request)),
+                (RouteId(expected), vary),
+                "{fields:?}"
+            );
+            let page = RequestFacts { path: "/page", ..request };
+            assert_eq!((rules.route(&page), rules.selecting_headers(&page).len()), (RouteId(4), 0), "{fields:?}");
+        }
+        assert_eq!(rules.route(&fixtures::request_facts("/api/a")), RouteId(2), "without fields");
+    }
+
+    #[test]
+    fn fields_with_several_readings_have_one_charge_and_one_origin() {
+        let mut rules = versions();
+        let is_ambiguous = |rules: &Rules, path, fields: &[(&str, &str)]| {
+            let matched = field_match(rules, fields);
+            let request = RequestFacts { fields: Some(&matched), ..fixtures::request_facts(path) };
+            (rules.has_ambiguous_costs(&request), rules.has_ambiguous_origin(&request))
+        };
+        let repeated = [("x-version", "2"), ("x-version", "1")];
+        assert_eq!(is_ambiguous(&rules, "/split", &repeated), (true, false));
+        assert_eq!(is_ambiguous(&rules, "/split", &repeated[..1]), (false, false));
+        assert_eq!(is_ambiguous(&rules, "/api/a", &repeated), (false, false));
+        assert_eq!(is_ambiguous(&rules, "/page", &repeated), (false, false));
+        rules.routes[0].origin = OriginId(1);
+        assert_eq!(is_ambiguous(&rules, "/api/a", &repeated), (false, true));
+        assert_eq!(is_ambiguous(&rules, "/api/a", &repeated[1..]), (false, false));
+    }
+
+    proptest::proptest! {
+        /// A request whose fields origins read differently is charged for each reading: as it would be with one line of each name.
+        #[test]
+        fn no_field_is_cheaper_by_being_written_differently(
+            fields in proptest::collection::vec(
+                (proptest::sample::select(vec!["x-version", "x_version", "x-beta", "X.Beta"]), "[123]"), 0..5
+            ),
+            path in proptest::sample::select(vec!["/api/a", "/split", "/x"]),
+        ) {
+            let rules = versions();
+            let weight = |fields: &[(&str, &str)]| {
+                let matched = field_match(&rules, fields);
+                rules[rules.route(&RequestFacts { fields: Some(&matched), ..fixtures::request_facts(path) })].weight()
+            };
+            let sent: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
+            let charged = weight(&sent);
+            // Each reading has one of the values of each name.
+            let values = |name: &'static str| {
+                let is_same = move |sent: &&(&str, &str)| eq_as_cgi(sent.0.as_bytes(), name.as_bytes());
+                sent.iter().filter(is_same).map(move |(_, value)| (name, *value)).collect::<Vec<_>>()
+            };
+            for version in values("x-version") {
+                proptest::prop_assert!(charged >= values("x-beta").iter().map(|beta| weight(&[version, *beta])).max().unwrap_or_default());
+                let is_only = values("x-beta").is_empty();
+                proptest::prop_assert!(!is_only || charged >= weight(&[version]));
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use tidegate_policy::bot_detection::{HeadersSeen, Referer};
 use tidegate_policy::path::{PathPolicy, PathReadings, normalize};
 use tidegate_policy::query::has_too_many_parameters;
 use tidegate_policy::request_body::JsonMatch;
+use tidegate_policy::request_fields::FieldMatch;
 
 /// Request of a log line, validated like a live request.
 #[derive(Clone, Debug)]
@@ -37,6 +38,8 @@ pub struct ReplayRequest<'a> {
     is_preflight: bool,
     /// What the JSON body said, in the gateway's own log.
     json: Option<&'a JsonMatch>,
+    /// Which conditions on header fields and cookies it met, in the gateway's own log.
+    fields: Option<&'a FieldMatch>,
 }
 
 /// Readings of a path besides the normalized one.
@@ -85,6 +88,7 @@ impl<'a> ReplayRequest<'a> {
             is_preflight: headers_seen
                 .map_or(request.method == Method::OPTIONS, |headers| headers.contains(HeadersSeen::PREFLIGHT)),
             json: line.native.as_ref().and_then(|native| native.json.as_ref()),
+            fields: line.native.as_ref().and_then(|native| native.fields.as_ref()),
             headers_seen: headers_seen.unwrap_or(HeadersSeen::default().with(HeadersSeen::HTTP_10, is_http_10)),
         })
     }
@@ -92,11 +96,11 @@ impl<'a> ReplayRequest<'a> {
     /// Returns the request as rules with `path_policy` match it. It is not rejected for its path, because the log shows
     /// that its origin has processed it.
     pub(super) fn facts(&self, path_policy: PathPolicy) -> RequestFacts<'_> {
-        let Self { method, host, query, user_agent, is_preflight, json, .. } = *self;
+        let Self { method, host, query, user_agent, is_preflight, json, fields, .. } = *self;
         let other_paths = self.other_paths.as_ref().map_or(&[][..], |others| match path_policy {
             PathPolicy::Strict | PathPolicy::Lenient => others.lenient.others(),
             PathPolicy::Raw => others.raw.others(),
         });
-        RequestFacts { method, host, path: &self.path, other_paths, query, user_agent, is_preflight, json }
+        RequestFacts { method, host, path: &self.path, other_paths, query, user_agent, is_preflight, json, fields }
     }
 }

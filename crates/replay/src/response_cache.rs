@@ -253,7 +253,8 @@ fn key(request: &ReplayRequest<'_>, rules: &CacheRules, route: &RouteCacheRules)
         .query
         .map(|query| query_filter::filter(query, route.key_parameters.as_deref(), &rules.ignored_parameters));
     let page = PageHash::new(request.host, &request.path, filtered.as_deref().filter(|query| !query.is_empty()));
-    route.key_origin.as_ref().map_or(page, |origin| page.of_origin(origin))
+    let parts = route.key_origin.as_deref().into_iter().chain(route.key_conditions.iter().map(AsRef::as_ref));
+    parts.fold(page, PageHash::of_origin)
 }
 
 /// Returns true for statuses that say nothing of the page: the origin failed or refused the request, or the client left.

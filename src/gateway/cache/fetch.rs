@@ -267,7 +267,9 @@ impl CacheFetch {
         let known = self.variants.iter().flat_map(|variants| variants.names());
         let of_rules = rules.route.key_headers.iter().map(String::as_str);
         let names = SelectingFields::from_names(vary.names().chain(known).chain(of_rules).map(str::to_owned));
-        if self.credentials.is_any() || has_cookies || names.names().any(is_of_client) {
+        // A refresh names no other field, so that its request would be on another route.
+        let is_by_condition = !rules.route.key_conditions.is_empty();
+        if self.credentials.is_any() || has_cookies || is_by_condition || names.names().any(is_of_client) {
             return None;
         }
         let is_selecting = |text: &[u8]| names.names().any(|name| name.as_bytes().eq_ignore_ascii_case(text));

@@ -16,8 +16,9 @@ use tidegate_policy::cache::{CacheRules, RouteCacheRules, query_filter};
 /// Beginning of the name of a selecting field that is one cookie.
 pub(super) const COOKIE_PREFIX: &str = "cookie:";
 
-/// Name of the part of a key that is the name of the origin.
+/// Names of the parts of a key that are the name of the origin, and a condition of the route.
 const ORIGIN_PART: &[u8] = b":origin";
+const CONDITION_PART: &[u8] = b":condition";
 
 /// Key of a stored response: half of a SHA-256, so that no client finds two requests with one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,7 +29,7 @@ pub(in crate::gateway) struct CacheKey(u128);
 pub(in crate::gateway) struct UrlKey {
     /// Key of the URL, and of the fields that are keyed by their values.
     pub(in crate::gateway) key: CacheKey,
-    /// The key has more than the URL: fields of the request, keyed by their values, or the origin.
+    /// The key has more than the URL: fields of the request, keyed by their values, or the origin or the conditions of the route.
     has_more_parts: bool,
     /// Scheme, host, path and query, as far as they are part of the key.
     pub(in crate::gateway) url: String,
@@ -106,7 +107,7 @@ pub(in crate::gateway) fn keyed_url(
     (url, path_start)
 }
 
-/// Returns the key of a URL, of its origin if there are several, and of those `fields` that are keyed by their values; and
+/// Returns the key of a URL, of its origin if there are several, of the conditions of its route, and of those `fields` that are keyed by their values; and
 /// whether it has more parts than the URL.
 fn key(url: &str, fields: &Fields, rules: FetchRules<'_>) -> (CacheKey, bool) {
     let mut hash = KeyHash::new();
@@ -116,13 +117,18 @@ fn key(url: &str, fields: &Fields, rules: FetchRules<'_>) -> (CacheKey, bool) {
         hash.add(Some(ORIGIN_PART));
         hash.add(Some(origin.as_bytes()));
     }
+    for condition in &rules.route.key_conditions {
+        hash.add(Some(CONDITION_PART));
+        hash.add(Some(condition.as_bytes()));
+    }
     let mut keyed: SmallVec<[Field<'_>; 4]> = rules.keyed_by_value(fields).collect();
     keyed.sort_by(|one, other| lower_case(one.text).cmp(lower_case(other.text)));
     for field in &keyed {
         hash.add_lower_case(field.text);
         hash.add(Some(field.value));
     }
-    (hash.finish(), !keyed.is_empty() || rules.route.key_origin.is_some())
+    let is_of_route = rules.route.key_origin.is_some() || !rules.route.key_conditions.is_empty();
+    (hash.finish(), is_of_route || !keyed.is_empty())
 }
 
 fn lower_case(text: &[u8]) -> impl Iterator<Item = u8> {

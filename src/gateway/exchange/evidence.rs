@@ -13,10 +13,10 @@ use tidegate_http1::{Fields, Name, RequestHead, list};
 use tidegate_policy::address_lists::ListSet;
 use tidegate_policy::api_keys::ListedKey;
 use tidegate_policy::bot_detection::{BotScore, BrowserTraits, FetchMode, FetchSite, HeadersSeen, HintsBrand, Referer};
-use tidegate_policy::class::FieldCondition;
 use tidegate_policy::identity::{ClientAddress, CredentialSource, cookie};
 use tidegate_policy::network_origin::NetworkOrigin;
 use tidegate_policy::purpose::Purpose;
+use tidegate_policy::request_fields::FieldCondition;
 use tidegate_policy::session::Session;
 use tidegate_policy::{Claim, ClassId, ClientEvidence, OperatorId, Proof, RequestFacts, Rules, Signature, Timestamp};
 

@@ -251,6 +251,7 @@ impl Journal {
                 referer: referer.as_deref(),
                 fill: known.fill(),
                 json: known.request.json.as_deref(),
+                fields: known.request.facts().fields,
             },
             decision: RecordedDecision {
                 route: known.classified.route,

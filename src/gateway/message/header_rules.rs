@@ -1,8 +1,9 @@
 //! Changes of header fields by route (`request_headers`, `response_headers`).
 
-use super::headers::{eq_as_cgi, retain_trailers};
+use super::headers::retain_trailers;
 use tidegate_config::settings::{FieldChanges, HeaderField};
 use tidegate_http1::Fields;
+use tidegate_policy::request_fields::eq_as_cgi;
 
 /// Changes the fields of a request to the origin in all spellings that CGI, WSGI and others read as the same name. Trailers that a change replaces or removes are no longer announced, so they are not forwarded.
 pub(in crate::gateway) fn change_request(fields: &mut Fields, changes: &FieldChanges) {

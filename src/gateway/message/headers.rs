@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use tidegate_http1::{Field, Fields, Name, NameSet, list};
 use tidegate_policy::admin_session::COOKIE_PREFIX;
 use tidegate_policy::identity::AddressSource;
+use tidegate_policy::request_fields::eq_as_cgi;
 use tidegate_traces::TraceContext;
 
 /// Field of the trace context, and of what vendors add to it (W3C Trace Context, sections 3.2 and 3.3).
@@ -64,6 +65,17 @@ const FORBIDDEN_TRAILERS: NameSet = RESERVED.union(FORWARDING).union(HOP_BY_HOP)
     Name::Expect,
     Name::ContentLength,
 ]));
+
+/// Iterates over the fields of a request that the origin is sent of it, as pairs of name and value: without those that `Connection`
+/// lists.
+pub(in crate::gateway) fn end_to_end(fields: &Fields) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let is_listed = |field: &Field<'_>| {
+        let is_same = |name: &[u8]| name.eq_ignore_ascii_case(field.text);
+        !PROTECTED.contains(field.name) && fields.all(Name::Connection).flat_map(list).any(is_same)
+    };
+    let has_list = fields.contains(Name::Connection);
+    fields.iter().filter(move |field| !(has_list && is_listed(field))).map(|field| (field.text, field.value))
+}
 
 /// Removes hop-by-hop fields, in either direction. `TE: trailers` stays, because trailers are forwarded.
 pub(in crate::gateway) fn strip_hop_by_hop(fields: &mut Fields) {
@@ -142,12 +154,6 @@ fn is_untrusted_vendor_header(text: &[u8], source: &AddressSource, trusted: bool
     let AddressSource::Header(name) = source else { return false };
     let name = name.as_str().as_bytes();
     eq_as_cgi(text, name) && !(trusted && text.eq_ignore_ascii_case(name))
-}
-
-/// Returns true if an origin of CGI or WSGI reads both names as one.
-pub(in crate::gateway) fn eq_as_cgi(one: &[u8], other: &[u8]) -> bool {
-    let dashed = |byte: &u8| if byte.is_ascii_alphanumeric() { byte.to_ascii_lowercase() } else { b'-' };
-    one.len() == other.len() && one.iter().map(dashed).eq(other.iter().map(dashed))
 }
 
 /// Returns true for a trailer that an origin can safely merge into the head. http1 removes trailers that change the

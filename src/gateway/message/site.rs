@@ -72,6 +72,7 @@ impl Site {
             user_agent: b"",
             is_preflight: false,
             json: None,
+            fields: None,
         })
     }
 

@@ -3,6 +3,7 @@
 //! The parser (`http1`, or hyper for HTTP/2) does not check these; they are checked here, before the request is
 //! counted.
 
+use crate::gateway::message::headers::end_to_end;
 use crate::gateway::session::SessionCookies;
 use http::uri::Authority;
 use http::{Method, Uri, Version};
@@ -13,6 +14,7 @@ use tidegate_http1::{self as http1, Name, RequestHead, list};
 use tidegate_policy::own_hosts::OwnHosts;
 use tidegate_policy::path::{self, Ambiguity, PathError, PathReadings};
 use tidegate_policy::request_body::JsonMatch;
+use tidegate_policy::request_fields::FieldMatch;
 use tidegate_policy::route::{normalize_host, split_port};
 use tidegate_policy::{RequestFacts, Signature, query};
 
@@ -42,6 +44,8 @@ pub(in crate::gateway) struct Target {
     host: String,
     /// True for a CORS preflight.
     is_preflight: bool,
+    /// Conditions of routes on header fields and cookies that the request meets; `None` if no route has any.
+    fields: Option<Box<FieldMatch>>,
 }
 
 /// Reason why a request cannot be forwarded.
@@ -55,6 +59,8 @@ pub(in crate::gateway) enum RequestError {
     Path(PathError),
     /// Body that can be read in several ways.
     Body(Ambiguity),
+    /// Header fields that can be read in several ways.
+    Fields(Ambiguity),
     /// Query with more parameters than are read.
     Query,
     /// Request target that is neither a path nor a URL.
@@ -124,6 +130,7 @@ impl ClientRequest {
             user_agent: self.head.fields.get(Name::UserAgent).unwrap_or_default(),
             is_preflight: self.is_preflight(),
             json: self.json.as_deref(),
+            fields: self.target.fields.as_deref(),
         }
     }
 }
@@ -172,6 +179,7 @@ impl Target {
         if !settings.hosts.as_ref().is_none_or(is_own) {
             return Err(RequestError::Misdirected);
         }
+        let field_match = settings.rules.field_match(|| end_to_end(fields));
         let facts = RequestFacts {
             method: &head.method,
             host: &host,
@@ -181,12 +189,17 @@ impl Target {
             user_agent: b"",
             is_preflight: false,
             json: None,
+            fields: field_match.as_ref(),
         };
-        if !path.others().is_empty() {
+        if !path.others().is_empty() || facts.is_ambiguous() {
             let checked = settings.check_readings(&facts, &path::resolved(head.target.path()));
-            checked.map_err(|ambiguity| RequestError::Path(PathError::Ambiguous(ambiguity)))?;
+            checked.map_err(|ambiguity| match path.others() {
+                [] => RequestError::Fields(ambiguity),
+                _ => RequestError::Path(PathError::Ambiguous(ambiguity)),
+            })?;
         }
-        Ok(Self { path, resolved, sent: None, host, is_preflight: is_preflight(head) })
+        let fields = field_match.map(Box::new);
+        Ok(Self { path, resolved, sent: None, host, is_preflight: is_preflight(head), fields })
     }
 }
 

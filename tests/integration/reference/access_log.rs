@@ -21,6 +21,7 @@ use tidegate_policy::identity::ClientKey;
 use tidegate_policy::network_origin::NetworkOrigin;
 use tidegate_policy::purpose::Purpose;
 use tidegate_policy::request_body::JsonMatch;
+use tidegate_policy::request_fields::FieldMatch;
 use tidegate_policy::session::Session;
 use tidegate_policy::switches::SwitchEffect;
 use tidegate_policy::{BotId, ClientKind, OperatorId, Reason};
@@ -63,6 +64,7 @@ fn lines_have_the_documented_fields_in_order() {
         trace_id: Some(0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736),
     };
     let json = JsonMatch::from_words(["method=tools/call", "params.name=search"].into_iter());
+    let fields = FieldMatch::from_words(["x-api-version=2", "?cookie:beta=1"].into_iter());
     let full = sample_with(|it| {
         it.units.charges = &charges;
         it.units.unexpected_costs = &unexpected;
@@ -74,6 +76,7 @@ fn lines_have_the_documented_fields_in_order() {
             headers.with_hints_major(142).with_hints_brand(Some(HintsBrand::Chrome)).with(HeadersSeen::NO_ZSTD, true);
         it.client.more = Some(&more);
         it.request.json = Some(&json);
+        it.request.fields = Some(&fields);
         it.decision.bucket_sequence = Some(5);
         it.decision.outcome = RecordedOutcome::Refused(Reason::Tier);
         it.decision.retry_after_s = Some(60);

@@ -8,6 +8,7 @@ use tidegate_policy::bot_detection::HeadersSeen;
 use tidegate_policy::cache::CacheFill;
 use tidegate_policy::network_origin::NetworkOrigin;
 use tidegate_policy::request_body::JsonMatch;
+use tidegate_policy::request_fields::FieldMatch;
 use tidegate_policy::switches::{Switch, SwitchEffect};
 use tidegate_policy::{Timestamp, Units};
 
@@ -40,6 +41,8 @@ pub struct NativeFields<'a> {
     pub customer: Option<&'a str>,
     /// What the JSON body of the request said; `None` if no route asked for it.
     pub json: Option<JsonMatch>,
+    /// Conditions of routes on header fields and cookies that the request met; `None` if it met none.
+    pub fields: Option<FieldMatch>,
     /// Evidence for the classification.
     pub evidence: Vec<Cow<'a, str>>,
     /// Quotas of the route.

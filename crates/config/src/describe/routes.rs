@@ -34,6 +34,7 @@ pub(super) fn route(id: RouteId, settings: &Settings) -> String {
         None => format!("?{name}"),
     }));
     conditions.extend(route.json.iter().map(|condition| format!("body {}", condition.text)));
+    conditions.extend(route.fields.iter().map(|condition| format!("with {}", condition.text)));
     conditions.extend(spelling(route));
     let conditions = if conditions.is_empty() { String::new() } else { format!(" [{}]", conditions.join(" ")) };
     let cost = |(quota, cost): &(tidegate_policy::QuotaId, Cost)| {

@@ -1,6 +1,7 @@
 //! Raw section `routes`.
 
 use super::cache::RouteCache;
+use super::classes::{CookieConditions, HeaderConditions};
 use super::header_changes::HeaderChanges;
 use super::redirect::RouteRedirect;
 use super::route_cost::RouteCost;
@@ -42,6 +43,18 @@ pub(crate) struct Route {
     /// its Content-Type says. If those have costs in different quotas, lead to different origins, or are rewritten in different
     /// ways, it gets 400. The access log has the conditions that a body meets in `json`, never another value.
     pub json: JsonConditions,
+    /// Header fields that the request has: a name, or { NAME: "value*" } with a pattern of the whole value, one or a list, as in
+    /// `when` of a class: { x-api-version: "2" }. All fields must be there. Any client can send them, and pays the cost of the
+    /// route that they lead to: a cheaper route with a condition is cheap for whoever sends the field. Fields that the gateway
+    /// writes, or that belong to the connection, are errors. Default none.
+    ///
+    /// A field that an origin may read in several ways counts as the most expensive of the routes that it may be meant for: one that is
+    /// sent more than once, or as X_Api_Version. If those have costs in different quotas, lead to different origins, or are rewritten in
+    /// different ways, the request gets 400. The cache keeps the responses of each condition apart, and Vary of responses has the fields
+    /// that decided. The access log has the conditions that a request meets in `fields`, with their patterns, never another value.
+    pub header: HeaderConditions,
+    /// Cookies that the request has, like `header`; all of one name count. Default none.
+    pub cookie: CookieConditions,
     /// Expected cost of a request in units, by quota: an amount to a thousandth, learned, or { json, per_byte, default }; at most
     /// 32 quotas per route. Default none, except 1 unit of the quota of each of its scopes; the route is refused for another quota only
     /// if the origin reports costs of its paths in the cost_header.

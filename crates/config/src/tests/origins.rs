@@ -2,6 +2,7 @@
 
 use super::{config_errors, config_errors_with, load_with, settings, with_origin};
 use crate::describe::{BuiltinOperators, summary};
+use tidegate_policy::request_fields::FieldCondition;
 use tidegate_policy::{OriginId, RouteId};
 
 const ORIGINS: &str = "origins: { shop: 'http://127.0.0.1:3000', api: { urls: ['http://a', 'http://b'], max_connections: 7, \
@@ -33,6 +34,29 @@ fn routes_name_their_origins() {
     let summary = summary(&settings, &[], &builtin);
     assert!(summary.contains("forwarding to shop (127.0.0.1:3000), api (a, b)\n"), "{summary}");
     assert!(summary.contains("1 of units; to api as /{rest}; in default\n"), "{summary}");
+}
+
+#[test]
+fn routes_are_chosen_by_fields_in_the_form_of_classes() {
+    let fields = "header: { X-Api-Version: ['2', '2.*'], x-client: App* }, cookie: beta";
+    let text = format!(
+        "{ORIGINS}cache: {{}}\nroutes: [{{ match: '/**', {fields}, origin: api }}, {{ match: '/a', header: x-client, origin: api }}, \
+         {{ match: '/b', header: X-Client, origin: shop }}, {{ match: '/**', origin: shop }}]\n\
+         classes: [{{ name: app, when: {{ {fields} }} }}]"
+    );
+    let settings = settings(&text);
+    let rules = &settings.rules;
+    let texts = |fields: &[FieldCondition]| fields.iter().map(|field| field.text.to_string()).collect::<Vec<_>>();
+    let expected = ["x-api-version=2|2.*", "x-client=app*", "cookie:beta"];
+    assert_eq!(texts(&rules.routes[0].fields), expected);
+    assert_eq!(texts(&rules.classes[0].matcher.fields), expected);
+    assert_eq!(texts(&rules.route_fields), ["x-api-version=2|2.*", "x-client=app*", "cookie:beta", "x-client"]);
+    let key = |index: usize| rules.routes[index].cache.as_ref().expect("a cached route").key_conditions.len();
+    assert_eq!([0, 1, 2, 3].map(key), [3, 1, 1, 0]);
+    let builtin = BuiltinOperators { names: Vec::new(), product_tokens: Vec::new(), signature_agents: Vec::new() };
+    let summary = summary(&settings, &[], &builtin);
+    let line = "/** [with x-api-version=2|2.* with x-client=app* with cookie:beta]: free; to api";
+    assert!(summary.contains(line), "{summary}");
 }
 
 #[test]

@@ -43,6 +43,7 @@ fn matched_route<'a>(rules: &'a Rules, method: &Method, path: &str, query: &str)
         user_agent: b"",
         is_preflight: false,
         json: None,
+        fields: None,
     };
     &rules[rules.route(&request)].name
 }

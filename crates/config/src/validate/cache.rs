@@ -82,6 +82,7 @@ pub(super) fn route_cache(
     report.check_len(&path.key().headers(), "headers", headers.0.len(), raw::MAX_KEY_PARTS, "name fewer");
     Some(RouteCacheRules {
         key_origin: None,
+        key_conditions: Vec::new(),
         ttl: options.ttl,
         revalidation_costs,
         key_headers: header_names(headers),

@@ -1,23 +1,20 @@
 //! Validates `classes` with their buckets and crawler guards, and `user_agent_rules`.
 
-use super::credentials::{check_cookie, credential_source};
+use super::credentials::credential_source;
 use super::diagnostics::Diagnostics;
 use super::request_conditions;
 use crate::raw::File;
 use crate::raw::classes::{self as raw, Agent};
-use crate::scalars::ValuePattern;
 use crate::sections::sessions::SessionsForm;
-use crate::serde_forms::{OneOrMany, SecretText};
+use crate::serde_forms::SecretText;
 use crate::setting_path::SettingPath;
 use http::StatusCode;
 use std::time::Duration;
 use tidegate_policy::address_lists::{AddressLists, ListSet};
 use tidegate_policy::bucket::Bucket;
-use tidegate_policy::class::{
-    ApiKeys, Class, ClassMatcher, FieldCondition, KeyCondition, UserAgentRule, UserAgentRules,
-};
+use tidegate_policy::class::{ApiKeys, Class, ClassMatcher, KeyCondition, UserAgentRule, UserAgentRules};
 use tidegate_policy::crawler_guard::CrawlerGuard;
-use tidegate_policy::identity::{CredentialSource, KeySource};
+use tidegate_policy::identity::KeySource;
 use tidegate_policy::session::Session;
 use tidegate_policy::words::Words;
 use tidegate_policy::{ClientKind, ListId, OperatorId};
@@ -203,31 +200,12 @@ fn class_matcher(
         paths,
         hosts: request_conditions::hosts(&raw.host.0, &path.host(), report),
         methods: request_conditions::methods(&raw.method.0),
-        fields: fields(raw, path, report),
+        fields: request_conditions::fields(&raw.header, &raw.cookie, path, report),
         sessions: raw.session.0.iter().copied().map(Into::into).collect(),
         purposes: raw.purpose.0.iter().copied().map(Into::into).collect(),
         asns: raw.asn.0.clone(),
         countries: raw.country.0.iter().map(|country| country.0).collect(),
     }
-}
-
-/// Returns the conditions of header fields and cookies, and reports invalid names.
-fn fields(raw: &raw::ClassConditions, path: &SettingPath, report: &mut Diagnostics) -> Vec<FieldCondition> {
-    let patterns = |values: &OneOrMany<ValuePattern>| values.0.iter().map(|pattern| pattern.0.clone()).collect();
-    let mut fields = Vec::new();
-    for (name, values) in &raw.header.0 {
-        match http::HeaderName::from_bytes(name.as_bytes()) {
-            Ok(header) => {
-                fields.push(FieldCondition { source: CredentialSource::Header(header), values: patterns(values) });
-            }
-            Err(_) => report.error(&path.header(), format!("invalid header {name:?}"), "write it like X-Partner"),
-        }
-    }
-    for (name, values) in &raw.cookie.0 {
-        check_cookie(name, &path.cookie(), report);
-        fields.push(FieldCondition { source: CredentialSource::Cookie(name.clone()), values: patterns(values) });
-    }
-    fields
 }
 
 /// Puts classes of strangers into shadow mode if sessions are in it, and warns of orders that refuse others than strangers.

@@ -143,6 +143,15 @@ fn check_name(
     seen.push(known);
 }
 
+/// Returns why no route can be chosen by the field `name`, which is in lower case; `None` if one can.
+pub(super) fn choice_refusal(name: &str) -> Option<&'static str> {
+    if FRAMING.contains(&name) {
+        return Some("it belongs to the connection or the body");
+    }
+    let is_own = OWN.contains(&name) || OWN_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    is_own.then_some("the gateway writes it itself")
+}
+
 /// Returns why the field `name` cannot be changed so, and what would do.
 fn refusal(name: &str, change: Change, direction: Direction) -> Option<(&'static str, &'static str)> {
     let is_in = |names: &[&str]| names.contains(&name);

@@ -137,6 +137,7 @@ pub(super) fn validate(
         user_agent_rules: agent_rules,
         classes,
         quotas,
+        route_fields: routes::route_fields(&routes),
         routes,
         path_policy: server::path_policy(raw.paths),
         scopes,

@@ -177,6 +177,7 @@ impl RedirectedSite<'_> {
                 user_agent: b"",
                 is_preflight: false,
                 json: None,
+                fields: None,
             };
             let is_unknown = !route.query.is_empty() || (host.is_none() && !route.hosts.is_empty());
             if is_unknown {

@@ -1,9 +1,14 @@
-//! Conditions on the request, of routes and of classes: path, host and method.
+//! Conditions on the request, of routes and of classes: path, host, method, header fields and cookies.
 
+use super::credentials::check_cookie;
 use super::diagnostics::Diagnostics;
-use crate::scalars::Verb;
+use crate::raw::classes::{CookieConditions, HeaderConditions};
+use crate::scalars::{ValuePattern, Verb};
+use crate::serde_forms::OneOrMany;
 use crate::setting_path::SettingPath;
 use http::Method;
+use tidegate_policy::identity::CredentialSource;
+use tidegate_policy::request_fields::FieldCondition;
 use tidegate_policy::route::{Pattern, PatternError};
 
 /// Returns the methods. `GET` includes `HEAD`, because the origin does the same work for both.
@@ -51,4 +56,26 @@ pub(super) fn hosts(raw: &[String], path: &SettingPath, report: &mut Diagnostics
         }
     }
     raw.to_vec()
+}
+
+/// Returns the conditions of header fields and cookies, and reports invalid names. `path` is that of the section with both.
+pub(super) fn fields(
+    header: &HeaderConditions,
+    cookie: &CookieConditions,
+    path: &SettingPath,
+    report: &mut Diagnostics,
+) -> Vec<FieldCondition> {
+    let patterns = |values: &OneOrMany<ValuePattern>| values.0.iter().map(|pattern| pattern.0.clone()).collect();
+    let mut fields = Vec::new();
+    for (name, values) in &header.0 {
+        match http::HeaderName::from_bytes(name.as_bytes()) {
+            Ok(header) => fields.push(FieldCondition::new(CredentialSource::Header(header), patterns(values))),
+            Err(_) => report.error(&path.header(), format!("invalid header {name:?}"), "write it like X-Partner"),
+        }
+    }
+    for (name, values) in &cookie.0 {
+        check_cookie(name, &path.cookie(), report);
+        fields.push(FieldCondition::new(CredentialSource::Cookie(name.clone()), patterns(values)));
+    }
+    fields
 }

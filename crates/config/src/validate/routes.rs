@@ -2,6 +2,7 @@
 
 use super::cache;
 use super::diagnostics::Diagnostics;
+use super::header_rules::choice_refusal;
 use super::origin::origin_id;
 use super::quotas::ScopeQuota;
 use super::request_conditions;
@@ -12,10 +13,12 @@ use crate::raw::routes::Comparison;
 use crate::scalars::{Price, Span};
 use crate::setting_path::SettingPath;
 use crate::settings::Origin;
+use std::sync::Arc;
 use std::time::Duration;
 use tidegate_policy::cache::RouteCacheRules;
 use tidegate_policy::cost::{Cost, RequestedCost};
 use tidegate_policy::quota::Quota;
+use tidegate_policy::request_fields::FieldCondition;
 use tidegate_policy::route::{MatchOptions, Pattern, Route};
 use tidegate_policy::throttle::Scope;
 use tidegate_policy::{OriginId, QuotaId, RefusedQuotas, ScopeId, Units};
@@ -110,6 +113,7 @@ fn fallback_route(context: &RouteContext<'_>, report: &mut Diagnostics) -> Route
         methods: Vec::new(),
         query: Vec::new(),
         json: Vec::new(),
+        fields: Vec::new(),
         costs: costs_of_scopes(&raw::Route::default(), &scopes, &path, context, report),
         requested_costs: Vec::new(),
         scopes,
@@ -139,7 +143,11 @@ fn any_path() -> Pattern {
 }
 
 fn is_unconditional(route: &Route) -> bool {
-    route.hosts.is_empty() && route.methods.is_empty() && route.query.is_empty() && route.json.is_empty()
+    route.hosts.is_empty()
+        && route.methods.is_empty()
+        && route.query.is_empty()
+        && route.json.is_empty()
+        && route.fields.is_empty()
 }
 
 /// Returns true if every request that matches `later` evidently matches `earlier`, too. Overlapping patterns are not
@@ -153,6 +161,7 @@ fn shadows(earlier: &Route, later: &Route) -> bool {
         && is_superset(&earlier.methods, &later.methods)
         && earlier.query.iter().all(|parameter| later.query.contains(parameter))
         && earlier.json.iter().all(|condition| later.json.contains(condition))
+        && earlier.fields.iter().all(|condition| later.fields.iter().any(|other| other.text == condition.text))
 }
 
 fn route(raw: &raw::Route, path: &SettingPath, context: &RouteContext<'_>, report: &mut Diagnostics) -> Route {
@@ -171,7 +180,9 @@ fn route(raw: &raw::Route, path: &SettingPath, context: &RouteContext<'_>, repor
     }
     let origin = origin_id(raw.origin.as_deref(), raw.redirect.is_none(), path, context.origins, report);
     let cache = cache::route_cache(raw.cache.as_ref(), context.is_cache_enabled, &path.cache(), context.quotas, report);
+    let fields = fields(raw, path, report);
     let key_origin = (context.origins.len() > 1).then(|| context.origins[origin.index()].name.clone());
+    let key_conditions = fields.iter().map(|condition| Arc::clone(&condition.text)).collect();
     let is_limited = !costs.is_empty() || !raw.scopes.0.is_empty();
     Route {
         path: pattern(raw, &path.match_pattern(), report).with_match_options(spelling(raw, is_limited)),
@@ -179,16 +190,45 @@ fn route(raw: &raw::Route, path: &SettingPath, context: &RouteContext<'_>, repor
         methods: request_conditions::methods(&raw.method.0),
         query: query(&raw.query.0, &path.query(), report),
         json: json_conditions(&raw.json, &path.json(), report),
+        fields,
         costs,
         requested_costs,
         scopes,
         origin,
         is_latency_sampled: raw.sample_latency.unwrap_or(true),
         streams_body: raw.stream,
-        cache: cache.filter(|_| raw.redirect.is_none()).map(|rules| RouteCacheRules { key_origin, ..rules }),
+        cache: cache.filter(|_| raw.redirect.is_none()).map(|rules| RouteCacheRules {
+            key_origin,
+            key_conditions,
+            ..rules
+        }),
         is_compressed: raw.compress.unwrap_or(true),
         name,
     }
+}
+
+/// Returns the conditions on header fields and cookies, and reports fields that are none of the client's.
+fn fields(raw: &raw::Route, path: &SettingPath, report: &mut Diagnostics) -> Vec<FieldCondition> {
+    for (name, _) in &raw.header.0 {
+        let lower = name.to_ascii_lowercase();
+        if lower == "cookie" {
+            report.error(&path.header(), "cookie is no header of one value", "write cookie: { NAME: \"value*\" }");
+        } else if let Some(reason) = choice_refusal(&lower) {
+            report.error(&path.header(), format!("{name} chooses no route: {reason}"), "choose by another field");
+        }
+    }
+    request_conditions::fields(&raw.header, &raw.cookie, path, report)
+}
+
+/// Returns the conditions of all routes on fields, each once.
+pub(super) fn route_fields(routes: &[Route]) -> Vec<FieldCondition> {
+    let mut conditions: Vec<FieldCondition> = Vec::new();
+    for condition in routes.iter().flat_map(|route| &route.fields) {
+        if conditions.iter().all(|known| known.text != condition.text) {
+            conditions.push(condition.clone());
+        }
+    }
+    conditions
 }
 
 /// Returns the comparison of path spellings of a route.

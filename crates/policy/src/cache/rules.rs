@@ -4,6 +4,7 @@ use super::super::ClientKind;
 use super::super::ids::QuotaId;
 use super::super::units::Units;
 use super::query_filter::ParameterPattern;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Settings of the cache for all routes.
@@ -64,6 +65,8 @@ pub struct RouteCacheRules {
     pub revalidation_costs: Vec<(QuotaId, Units)>,
     /// Name of the origin as a part of the key; `None` if all routes have the same origin.
     pub key_origin: Option<String>,
+    /// Conditions of the route on header fields and cookies, which are part of the key: no other request may get its copies.
+    pub key_conditions: Vec<Arc<str>>,
     /// Names, in lower case, of request fields that are part of the key.
     pub key_headers: Vec<String>,
     /// Cookies that are part of the key, the only ones that are sent; `None` if cookies keep a request from the cache,

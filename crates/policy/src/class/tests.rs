@@ -300,7 +300,7 @@ fn each_condition_excludes_the_clients_that_do_not_meet_it() {
             ConditionKind::Certificate,
         ),
         (
-            ClassMatcher { fields: vec![FieldCondition { source: header("x-partner"), values: Vec::new() }], ..any() },
+            ClassMatcher { fields: vec![FieldCondition::new(header("x-partner"), Vec::new())], ..any() },
             ConditionKind::Field,
         ),
         (ClassMatcher { sessions: vec![Session::New, Session::Known], ..any() }, ConditionKind::Session),
@@ -326,8 +326,7 @@ fn each_condition_excludes_the_clients_that_do_not_meet_it() {
 fn a_field_matches_by_any_of_its_lines_and_patterns() {
     let source = CredentialSource::Header(http::HeaderName::from_static("x-partner"));
     let patterns = ["acme*", "beta"].iter().flat_map(|pattern| pattern.parse()).collect();
-    let (named, of_values) =
-        (FieldCondition { source: source.clone(), values: Vec::new() }, FieldCondition { source, values: patterns });
+    let (named, of_values) = (FieldCondition::new(source.clone(), Vec::new()), FieldCondition::new(source, patterns));
     for (lines, is_named, is_of_values) in [
         (&[][..], false, false),
         (&[&b""[..]], true, false),

@@ -158,12 +158,15 @@ impl ClientKey {
 
 /// Returns the value of cookie `name` in the `Cookie` field lines `lines`; `None` if missing or empty.
 pub fn cookie<'a>(lines: impl Iterator<Item = &'a [u8]>, name: &str) -> Option<&'a [u8]> {
+    cookies_named(lines, name).next().filter(|value| !value.is_empty())
+}
+
+/// Iterates over the values of all cookies `name` in the `Cookie` field lines `lines`.
+pub(crate) fn cookies_named<'a>(lines: impl Iterator<Item = &'a [u8]>, name: &str) -> impl Iterator<Item = &'a [u8]> {
     lines
         .flat_map(|line| line.split(|&byte| byte == b';'))
-        .filter_map(|pair| pair.trim_ascii().strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+        .filter_map(move |pair| pair.trim_ascii().strip_prefix(name.as_bytes())?.strip_prefix(b"="))
         .map(<[u8]>::trim_ascii)
-        .next()
-        .filter(|value| !value.is_empty())
 }
 
 #[cfg(test)]

@@ -70,7 +70,7 @@ impl PolicyFixture {
         Self { settings, operators, user_agents, lists, network_databases }
     }
 
-    fn environment(&self) -> Environment<'_> {
+    pub(super) fn environment(&self) -> Environment<'_> {
         let Self { settings, operators, user_agents, lists, network_databases } = self;
         Environment { settings, user_agents, operators, lists, network_databases }
     }

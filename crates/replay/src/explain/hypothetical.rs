@@ -3,6 +3,8 @@
 use super::environment::Environment;
 use super::input::{ExplainInput, RequestAttributes};
 use http::{HeaderMap, Method, Uri, header};
+use std::error::Error;
+use std::fmt;
 use std::net::IpAddr;
 use tidegate_crawlers::verify::api_key::listed_key;
 use tidegate_policy::address_lists::ListSet;
@@ -11,7 +13,7 @@ use tidegate_policy::bot_detection::BotScore;
 use tidegate_policy::identity::{ClientAddress, CredentialSource, ProxyTrust, cookie};
 use tidegate_policy::network::canonical;
 use tidegate_policy::network_origin::NetworkOrigin;
-use tidegate_policy::path::{PathError, PathReadings, resolved};
+use tidegate_policy::path::{Ambiguity, PathError, PathReadings, resolved};
 use tidegate_policy::purpose::Purpose;
 use tidegate_policy::route::normalize_host;
 use tidegate_policy::session::Session;
@@ -34,16 +36,45 @@ pub struct HypotheticalRequest {
     pub used: Vec<(String, Units)>,
 }
 
+/// Reason for which the gateway rejects a hypothetical request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InvalidRequest {
+    /// Path that origins read in different ways.
+    Path(PathError),
+    /// Header fields that origins read in different ways.
+    Fields(Ambiguity),
+}
+
+impl fmt::Display for InvalidRequest {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Path(error) => return error.fmt(out),
+            Self::Fields(Ambiguity::Costs) => {
+                "the header can be read as that of requests with costs in different quotas"
+            }
+            Self::Fields(Ambiguity::Origin) => "the header can be read as that of requests to different origins",
+            Self::Fields(Ambiguity::Rewrite) => {
+                "the header can be read as that of a request with another path at the origin"
+            }
+        })
+    }
+}
+
+impl Error for InvalidRequest {}
+
 impl HypotheticalRequest {
     /// Converts the request to the input of an explanation.
-    pub fn into_input(self, environment: Environment<'_>) -> Result<ExplainInput<'_>, PathError> {
-        let readings = PathReadings::new(self.url.path(), environment.rules().path_policy)?;
+    pub fn into_input(self, environment: Environment<'_>) -> Result<ExplainInput<'_>, InvalidRequest> {
+        let readings =
+            PathReadings::new(self.url.path(), environment.rules().path_policy).map_err(InvalidRequest::Path)?;
         let user_agent =
             self.headers.get(header::USER_AGENT).map(|value| value.as_bytes().to_vec()).unwrap_or_default();
         let peer = canonical(self.peer);
         let address = client_address(&environment.rules().trust, peer, &self.headers);
         let is_preflight = self.method == Method::OPTIONS
             && ["origin", "access-control-request-method"].iter().all(|name| self.headers.contains_key(*name));
+        let pairs = || self.headers.iter().map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
+        let fields = environment.rules().field_match(pairs);
         let request = RequestAttributes {
             is_preflight,
             method: self.method,
@@ -57,14 +88,18 @@ impl HypotheticalRequest {
             peer,
             hops: address.hops,
             json: None,
+            fields,
         };
         let mut evidence =
             HypotheticalEvidence { environment, request: &request, client: address.client, now: self.at };
         let client = ClientFacts::gather(address.client, &mut evidence);
         let used = |quota: &str| self.used.iter().rev().find(|(name, _)| name == quota).map(|(_, used)| *used);
-        if !readings.others().is_empty() {
+        if !readings.others().is_empty() || request.facts().is_ambiguous() {
             let checked = environment.settings.check_readings(&request.facts(), &request.resolved_path);
-            checked.map_err(PathError::Ambiguous)?;
+            checked.map_err(|ambiguity| match readings.others() {
+                [] => InvalidRequest::Fields(ambiguity),
+                _ => InvalidRequest::Path(PathError::Ambiguous(ambiguity)),
+            })?;
         }
         Ok(ExplainInput::new(environment, request, client, self.at).with_used(used))
     }

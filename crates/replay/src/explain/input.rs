@@ -21,6 +21,7 @@ use tidegate_policy::pacing::{Pacing, PlanSnapshot};
 use tidegate_policy::path::resolved;
 use tidegate_policy::path_costs::Generalization;
 use tidegate_policy::request_body::JsonMatch;
+use tidegate_policy::request_fields::FieldMatch;
 use tidegate_policy::route::Route;
 use tidegate_policy::switches::Switch;
 use tidegate_policy::tier::{Share, ShedState};
@@ -87,6 +88,8 @@ pub(super) struct RequestAttributes {
     pub(super) hops: Vec<IpAddr>,
     /// What the JSON body says; `None` if it is not known.
     pub(super) json: Option<JsonMatch>,
+    /// Conditions of routes on header fields and cookies that it meets; `None` if it meets none.
+    pub(super) fields: Option<FieldMatch>,
 }
 
 /// Assumption about earlier requests where their history decides and is unknown: the position in the shed share, the
@@ -116,14 +119,16 @@ impl RequestAttributes {
             peer: client,
             hops: Vec::new(),
             json: request.json.cloned(),
+            fields: request.fields.cloned(),
         }
     }
 
     /// Returns the request as rules match it.
     pub(super) fn facts(&self) -> RequestFacts<'_> {
         let Self { method, host, path, other_paths, query, user_agent, .. } = self;
-        let (is_preflight, json) = (self.is_preflight, self.json.as_ref());
-        RequestFacts { method, host, path, other_paths, query: query.as_deref(), user_agent, is_preflight, json }
+        let (query, is_preflight) = (query.as_deref(), self.is_preflight);
+        let (json, fields) = (self.json.as_ref(), self.fields.as_ref());
+        RequestFacts { method, host, path, other_paths, query, user_agent, is_preflight, json, fields }
     }
 }
 

@@ -34,7 +34,7 @@ pub use environment::Environment;
 pub use explanation::{Explanation, RequestSummary, ResponseSummary, Verdict};
 pub use from_log::{NoDecisionError, input_from_log};
 pub use from_replay::input_from_replay;
-pub use hypothetical::HypotheticalRequest;
+pub use hypothetical::{HypotheticalRequest, InvalidRequest};
 pub use input::ExplainInput;
 pub use remedy::{ChangeKind, Remedy};
 pub use step::{Rule, Stage, Step, StepResult};

@@ -50,7 +50,7 @@ pub(super) fn step(input: &ExplainInput<'_>) -> Step {
         ),
         (false, false) => None,
     };
-    let evidence = evidence.into_iter().chain(body(input));
+    let evidence = evidence.into_iter().chain(body(input)).chain(fields(input));
     let costs: Map<String, Value> = input
         .quota_snapshots
         .iter()
@@ -87,6 +87,20 @@ fn body(input: &ExplainInput<'_>) -> Option<String> {
     }
 }
 
+/// Returns what the route has to do with header fields and cookies of the request; `None` if nothing.
+fn fields(input: &ExplainInput<'_>) -> Option<String> {
+    let matched = input.request.fields.as_ref()?;
+    let (met, possible): (Vec<&str>, Vec<&str>) = (matched.met().collect(), matched.possible().collect());
+    match (met.as_slice(), possible.as_slice()) {
+        ([], []) => None,
+        (met, []) => Some(format!("it has {}", met.join(" and "))),
+        (_, possible) => Some(format!(
+            "origins may read its fields differently, with or without {}: of the routes that it may be meant for, this one costs most",
+            possible.join(" and ")
+        )),
+    }
+}
+
 /// Returns what a cost that the route does not have was learned from.
 fn learned_from(input: &ExplainInput<'_>) -> String {
     let Some((directory, Generalization { shapes, examples })) = &input.generalized_cost else {
@@ -116,6 +130,7 @@ fn cost(snapshot: &QuotaSnapshot<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::HypotheticalRequest;
     use super::super::explain;
     use super::super::fixture::{CLIENT, CURL, PolicyFixture, RULES, step};
     use super::*;
@@ -158,6 +173,52 @@ mod tests {
         assert_eq!(route.evidence, ["its JSON body has method=call and name=search"]);
         let route = step(&policy.logged(&line(json!(["unreadable"]))), Stage::Route);
         assert!(route.evidence[0].starts_with("its body cannot be read as one JSON object"), "{route:?}");
+    }
+
+    #[test]
+    fn route_says_which_fields_led_to_it() {
+        let by_field = "routes: [ { match: /tool, header: { x-depth: full }, cost: { api: 5 } }, { match: /tool, cost: { api: 1 } },";
+        let policy = PolicyFixture::new(&RULES.replace("routes: [", by_field));
+        let line = |fields| {
+            json!({"path": "/tool", "route": "/tool", "fields": fields, "cost": {"api": 5}, "used": {"api": 10},
+                   "charged": {"api": 5}, "verdict": "admitted", "reason": null, "status": 200})
+        };
+        let route = step(&policy.logged(&line(json!(["x-depth=full"]))), Stage::Route);
+        assert_eq!(
+            (route.message.as_str(), &*route.evidence),
+            ("/tool costs 5 of api", &["it has x-depth=full".to_owned()][..])
+        );
+        let route = step(&policy.logged(&line(json!(["?x-depth=full"]))), Stage::Route);
+        assert!(
+            route.evidence[0].starts_with("origins may read its fields differently, with or without x-depth=full"),
+            "{route:?}"
+        );
+        let route = step(&policy.request(CURL, CLIENT, "/tool", 0), Stage::Route);
+        assert_eq!((route.message.as_str(), route.evidence.len()), ("/tool costs 1 of api", 0), "{route:?}");
+    }
+
+    #[test]
+    fn hypothetical_fields_that_are_for_different_paths_are_invalid() {
+        let by_field = "routes: [ { match: /tool, header: { x-depth: full }, rewrite: /full },";
+        let policy = PolicyFixture::new(&RULES.replace("routes: [", by_field));
+        let error = |name| {
+            let request = HypotheticalRequest {
+                peer: CLIENT.parse().expect("an address"),
+                method: http::Method::GET,
+                url: "/tool".parse().expect("a path"),
+                headers: [(http::HeaderName::from_static(name), "full".parse().expect("a value"))]
+                    .into_iter()
+                    .collect(),
+                at: Default::default(),
+                used: Vec::new(),
+            };
+            request.into_input(policy.environment()).err().map(|error| error.to_string())
+        };
+        assert_eq!(error("x-depth"), None);
+        assert_eq!(
+            error("x_depth").as_deref(),
+            Some("the header can be read as that of a request with another path at the origin")
+        );
     }
 
     /// Rules whose origin reports costs.

@@ -11,6 +11,7 @@ use tidegate_policy::Timestamp;
 use tidegate_policy::cache::CacheFill;
 use tidegate_policy::network_origin::NetworkOrigin;
 use tidegate_policy::request_body::JsonMatch;
+use tidegate_policy::request_fields::FieldMatch;
 use tidegate_policy::switches::SwitchEffect;
 
 /// Parses a line.
@@ -51,6 +52,7 @@ pub(super) fn read(text: &[u8]) -> Result<LogLine<'_>, LineError> {
         customer: line.customer,
         field_classes: line.field_classes.into_iter().flatten().map(|name| name.0).collect(),
         json: line.json.map(|words| JsonMatch::from_words(words.iter().map(|word| &*word.0))),
+        fields: line.fields.map(|words| FieldMatch::from_words(words.iter().map(|word| &*word.0))),
         evidence: line.evidence.into_iter().map(|entry| entry.0).collect(),
         quotas,
         unexpected_costs,

@@ -6,7 +6,7 @@ use crate::gateway::message::headers;
 use http::StatusCode;
 use tidegate_config::settings::Settings;
 use tidegate_engine::Classified;
-use tidegate_http1::{Fields, Name, RequestHead};
+use tidegate_http1::{Fields, Name, RequestHead, list};
 use tidegate_policy::exempt::Exemption;
 use tidegate_rate_limit_headers::RateLimitSnapshot;
 
@@ -32,7 +32,19 @@ pub(in crate::gateway) fn prepare_copy(journal: &Journal, status: StatusCode, fi
     if let Some(rules) = journal.known.header_rules() {
         change_response(fields, &rules.response);
     }
+    add_selecting_headers(journal, fields);
     add_rate_limits(journal, status, fields);
+}
+
+/// Adds to `Vary` the header fields by which the request got its route, so that no cache mixes the responses of routes.
+fn add_selecting_headers(journal: &Journal, fields: &mut Fields) {
+    let known = &journal.known;
+    let mut names = known.rules().selecting_headers(&known.request.facts());
+    let is_listed = |name: &str, listed: &[u8]| listed.eq_ignore_ascii_case(name.as_bytes()) || listed == b"*";
+    names.retain(|name| !fields.all(Name::Vary).flat_map(list).any(|listed| is_listed(name, listed)));
+    if !names.is_empty() {
+        fields.append(Name::Vary, names.join(", ").as_bytes());
+    }
 }
 
 /// Completes the head of a response that the gateway itself generates, after all of its own fields but the rate limits.

@@ -375,6 +375,7 @@ mod tests {
             Path(tidegate_policy::path::PathError::EncodedSlash),
             Path(tidegate_policy::path::PathError::TooManySegments),
             Body(tidegate_policy::path::Ambiguity::Origin),
+            Fields(tidegate_policy::path::Ambiguity::Origin),
             Query,
             Target,
             Framing,

@@ -192,6 +192,19 @@ impl ProblemTemplate {
             RequestError::Body(Ambiguity::Rewrite) => {
                 plain!(400, "Bad Request", "The body can be read as a call with another path at the origin.")
             }
+            RequestError::Fields(Ambiguity::Costs) => {
+                plain!(400, "Bad Request", "The header can be read as that of requests with costs in different quotas.")
+            }
+            RequestError::Fields(Ambiguity::Origin) => {
+                plain!(400, "Bad Request", "The header can be read as that of requests to different origins.")
+            }
+            RequestError::Fields(Ambiguity::Rewrite) => {
+                plain!(
+                    400,
+                    "Bad Request",
+                    "The header can be read as that of a request with another path at the origin."
+                )
+            }
             RequestError::Query => plain!(414, "URI Too Long", "The query has more than 1,000 parameters."),
             RequestError::Target => plain!(400, "Bad Request", "The request target is neither a path nor a URL."),
             RequestError::Framing => {
