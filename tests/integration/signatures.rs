@@ -162,6 +162,40 @@ fn expired_future_or_foreign_signatures_are_invalid() {
 }
 
 #[test]
+fn captured_signature_is_of_no_use_elsewhere_or_later() {
+    let fixture = SignatureFixture::new(AllowedAddresses::Any);
+    let rules =
+        format!("{}\nhosts: [example.com, other.example]", operator_rules("chatgpt-agent", &fixture.directory.url()));
+    fixture.gateway.reload(fixture.origin.address(), &rules).expect("valid rules");
+    let fixture = fixture.publish_and_wait_for_keys();
+    fixture.wait_for_directory_requests(1);
+    assert_eq!(fixture.directory.requested_targets(), ["/.well-known/http-message-signatures-directory"]);
+    let end = NOON.seconds() + 60;
+    let captured = fixture.agent.signed_fields(&SignatureParams { expires: end, ..signature_params(None) });
+    let class_at = |host: &str, fields: &str| {
+        let head = format!("GET / HTTP/1.1\r\nHost: {host}\r\n{BROWSER}{PUBLIC}{fields}\r\n");
+        assert_eq!(fixture.gateway.connect().send(head).read_response().status, 200);
+        fixture.origin.last_request().fields["x-tidegate-class"].clone()
+    };
+    assert_eq!(class_at("example.com", &captured), "agent");
+    assert_eq!(class_at("other.example", &captured), "bot", "the signature covers the host");
+    let altered = captured.replace(&format!("expires={end}"), &format!("expires={}", end + 60));
+    assert_ne!(altered, captured);
+    assert_eq!(class_at("example.com", &altered), "bot", "the signature covers its end");
+    fixture.gateway.advance_and_sweep(Duration::from_secs(59));
+    assert_eq!(class_at("example.com", &captured), "agent", "a second before its end");
+    fixture.gateway.clock.advance(Duration::from_secs(1));
+    assert_eq!(class_at("example.com", &captured), "bot", "it has expired");
+    let log = fixture.gateway.read_log();
+    let logged: Vec<_> = log[log.len() - 5..].iter().map(|line| (&line["kind"], &line["evidence"][1])).collect();
+    let (verified, declared) = (serde_json::json!("verified_bot"), serde_json::json!("declared_bot"));
+    let (valid, invalid) =
+        (serde_json::json!("signature_valid:chatgpt-agent"), serde_json::json!("signature_invalid:chatgpt-agent"));
+    let (accepted, refused) = ((&verified, &valid), (&declared, &invalid));
+    assert_eq!(logged, [accepted, refused, refused, accepted, refused]);
+}
+
+#[test]
 fn nonce_is_accepted_once() {
     let fixture = SignatureFixture::with_keys();
     let fields = fixture.agent.signed_fields(&signature_params(Some("a-number")));

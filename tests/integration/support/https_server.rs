@@ -16,7 +16,7 @@ pub struct HttpsServer {
     address: SocketAddr,
     roots: RootCertStore,
     response: Arc<Mutex<String>>,
-    request_count: Arc<Mutex<usize>>,
+    targets: Arc<Mutex<Vec<String>>>,
 }
 
 impl HttpsServer {
@@ -26,15 +26,15 @@ impl HttpsServer {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("socket is bound");
         let response = Arc::new(Mutex::new(String::new()));
-        let directory = Self { address, roots, response: Arc::clone(&response), request_count: Arc::default() };
+        let directory = Self { address, roots, response: Arc::clone(&response), targets: Arc::default() };
         directory.set_response("404 Not Found", "", "");
-        let request_count = Arc::clone(&directory.request_count);
+        let targets = Arc::clone(&directory.targets);
         // The thread ends with the process.
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let connection = ServerConnection::new(Arc::clone(&config)).expect("valid TLS configuration");
-                serve(StreamOwned::new(connection, stream), &response.lock().clone());
-                *request_count.lock() += 1;
+                let target = serve(StreamOwned::new(connection, stream), &response.lock().clone());
+                targets.lock().push(target.unwrap_or_default());
             }
         });
         directory
@@ -60,7 +60,12 @@ impl HttpsServer {
 
     /// Returns the number of requests received.
     pub fn request_count(&self) -> usize {
-        *self.request_count.lock()
+        self.targets.lock().len()
+    }
+
+    /// Returns the targets of the requests received.
+    pub fn requested_targets(&self) -> Vec<String> {
+        self.targets.lock().clone()
     }
 
     /// Returns network access that trusts this server and permits fetches from hosts within `allowed`.
@@ -69,12 +74,14 @@ impl HttpsServer {
     }
 }
 
-fn serve(mut stream: StreamOwned<ServerConnection, TcpStream>, response: &str) {
+/// Serves one request, and returns its target; `None` if none came.
+fn serve(mut stream: StreamOwned<ServerConnection, TcpStream>, response: &str) -> Option<String> {
     let mut head = [0; 4096];
-    let Ok(_) = stream.read(&mut head) else { return };
+    let length = stream.read(&mut head).ok()?;
     let _ = stream.write_all(response.as_bytes());
     stream.conn.send_close_notify();
     let _ = stream.flush();
+    String::from_utf8_lossy(&head[..length]).split(' ').nth(1).map(str::to_owned)
 }
 
 /// Creates a certificate authority, and the configuration of a server with a certificate that it signed.
