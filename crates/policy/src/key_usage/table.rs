@@ -3,6 +3,7 @@
 use super::{ChangedEntry, KeyEntry, Place, network};
 use crate::identity::ClientKey;
 use crate::units::Units;
+use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
 /// Usage by key in one window or part.
@@ -14,11 +15,11 @@ pub(super) struct Table {
     starts: Vec<u64>,
     /// Units reserved by requests in flight, by entry.
     reserved: Vec<Units>,
-    slots: HashMap<ClientKey, u32>,
+    slots: HashMap<ClientKey, u32, RandomState>,
     /// Usage of a key without an entry, at most.
     pub(super) floor: Units,
     /// By [`ClientKey::network`]; at most as many as keys.
-    pub(super) used_by_network: HashMap<u64, Units>,
+    pub(super) used_by_network: HashMap<u64, Units, RandomState>,
     /// Number of keys that took the place of others.
     pub(super) replaced: u32,
 }
