@@ -145,9 +145,6 @@ fn place_of(path: &SettingPath) -> &'static str {
         [route, "cache", key] if route.starts_with("routes[") && Cache::KEYS.contains(&key) => {
             "it is for all routes: write it in the section cache at the top level, such as cache: { stale_when_refused: 30d }; "
         }
-        [route, "header" | "headers" | "cookie"] if route.starts_with("routes[") => {
-            "the route of a request follows from its host, path, method, query and JSON body alone; "
-        }
         [.., "crawl_delay"] => "write it at a class, classes: [{ name: bot, crawl_delay: 10s }]; ",
         _ => "",
     }

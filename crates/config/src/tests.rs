@@ -1397,10 +1397,6 @@ fn each_invalid_value_is_reported() {
             "2:15: forward_auth: found \"127.0.0.1:9092\", needs keys with values; write forward_auth: { listen: 127.0.0.1:9092 }, or leave the section out for no listener",
         ),
         (
-            "routes: [{ match: /, header: { x-beta: \"1\" } }]".into(),
-            "2:22: routes[0].header: unknown key \"header\"; the route of a request follows from its host, path, method, query and JSON body alone; known here: match, case, trailing_slash, host, method, query, json, cost, origin, rewrite, scopes, sample_latency, stream, response_timeout, cache, compress, redirect, request_headers, response_headers",
-        ),
-        (
             "bot_detection: off".into(),
             "2:16: bot_detection: found \"off\", needs keys with values; write bot_detection: { enabled: false } to disable it",
         ),

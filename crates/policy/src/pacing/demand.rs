@@ -183,18 +183,18 @@ impl DemandModel {
         let CurrentHour { requested, from } = std::mem::take(&mut self.now);
         let observed = 1.0 - from;
         let is_observed = observed >= MIN_OBSERVED;
-        let excess = self.operators.finish_hour(index, is_observed.then_some(observed)) / observed;
+        let excess = self.operators.finish_hour(index, is_observed.then_some(observed));
         if !is_observed {
             return;
         }
-        let demand = (requested.as_f64() / observed - excess).max(0.0);
+        let demand = ((requested.as_f64() - excess.units) / observed).max(0.0);
         let typical = self.week.typical().filter(|_| self.week.is_known(index)).map(|typical| typical[index]);
         // For an hour without history, the previous hour is the best forecast.
         let expected = typical.map_or(self.recent.last, |typical| typical * self.level());
         let max_demand = max_counted(expected.max(self.recent.last));
         let counted = if typical.is_some() { demand.min(max_demand) } else { demand };
-        // A surge that lasts for weeks becomes usual.
-        let learned = typical.map_or(counted, |typical| (counted + excess).min(max_counted(typical)).max(counted));
+        let with_lasting = counted + excess.lasting / observed;
+        let learned = typical.map_or(counted, |typical| with_lasting.min(max_counted(typical)).max(counted));
         let typical = typical.unwrap_or(demand);
         self.errors.record(expected, counted - expected);
         self.recent.record(typical, counted, demand, observed);

@@ -1,7 +1,7 @@
 //! Surges of single operators: an operator that suddenly requests several times as much as usual.
 //!
 //! A surge that counts is expected to continue, and what it requests beyond the usual demand counts neither as the level of its
-//! class nor as tomorrow's demand. It counts once it has lasted for [`SETTLING_SECONDS`], and from its first minute on where its
+//! class nor as tomorrow's demand, unless it has lasted for more than [`MAX_FORECAST`]. It counts once it has lasted for [`SETTLING_SECONDS`], and from its first minute on where its
 //! class lacks units anyway. Where the usual demand fits what is left, a group of requests thus refuses nobody.
 
 use super::week::{HOURS_PER_WEEK, HourProfile, WeekTime, WeeklyProfile, max_counted};
@@ -29,7 +29,7 @@ const RATE_SECONDS: f64 = 1800.0;
 const SETTLING_SECONDS: f64 = 600.0;
 /// Part of a surge's rate below which it has ended.
 const END_RATIO: f64 = 0.5;
-/// Maximum time for which a surge is expected to last.
+/// Maximum time for which a surge is expected to last. One that lasts longer becomes usual.
 const MAX_FORECAST: Duration = Duration::from_secs(86_400);
 /// Time without a plan after which recent demand is unknown.
 const MAX_GAP_SECONDS: f64 = 600.0;
@@ -85,6 +85,15 @@ struct Surge {
     uncounted: f64,
 }
 
+/// What surges that count requested in an hour beyond the usual demand.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SurgeExcess {
+    /// Demand of all of them, in units.
+    pub units: f64,
+    /// Part of `units` of those that have lasted for more than [`MAX_FORECAST`].
+    pub lasting: f64,
+}
+
 impl OperatorDemands {
     /// Restores profiles learned by a previous incarnation; `None` if it did not distinguish operators.
     pub fn restored(learned: Option<Vec<OperatorProfile>>) -> Self {
@@ -127,9 +136,13 @@ impl OperatorDemands {
     }
 
     /// Finishes the hour at `index` of the week, of which the part `observed` was observed if that is enough to learn from.
-    /// Returns the units that surges that count requested in it.
-    pub fn finish_hour(&mut self, index: usize, observed: Option<f64>) -> f64 {
-        self.operators.iter_mut().map(|demand| demand.finish_hour(index, observed)).sum()
+    /// Returns what surges that count requested in it.
+    pub fn finish_hour(&mut self, index: usize, observed: Option<f64>) -> SurgeExcess {
+        let each = self.operators.iter_mut().map(|demand| demand.finish_hour(index, observed));
+        each.fold(SurgeExcess::default(), |sum, excess| SurgeExcess {
+            units: sum.units + excess.units,
+            lasting: sum.lasting + excess.lasting,
+        })
     }
 
     /// Returns the units that surges that count have requested in the current hour.
@@ -200,15 +213,18 @@ impl OperatorDemand {
         (self.requested, self.excess) = (0.0, 0.0);
     }
 
-    fn finish_hour(&mut self, index: usize, observed: Option<f64>) -> f64 {
-        let (requested, excess) = (std::mem::take(&mut self.requested), std::mem::take(&mut self.excess));
+    fn finish_hour(&mut self, index: usize, observed: Option<f64>) -> SurgeExcess {
+        let (requested, units) = (std::mem::take(&mut self.requested), std::mem::take(&mut self.excess));
+        let is_lasting = self.surge.is_some_and(|surge| surge.age > MAX_FORECAST.as_secs_f64());
+        let excess = SurgeExcess { units, lasting: if is_lasting { units } else { 0.0 } };
         if let Some(surge) = &mut self.surge {
             surge.uncounted = 0.0;
         }
         let Some(observed) = observed else { return excess };
         let usual = self.usual(index);
         let max_learned = usual.map_or(f64::INFINITY, max_counted);
-        Arc::make_mut(&mut self.week).record(index, (requested / observed).min(max_learned));
+        let learned = (requested - excess.units + excess.lasting) / observed;
+        Arc::make_mut(&mut self.week).record(index, learned.min(max_learned));
         excess
     }
 

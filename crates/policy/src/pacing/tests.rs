@@ -478,14 +478,24 @@ fn surge_is_believed_within_minutes_and_ends_with_it() {
 }
 
 #[test]
-fn surge_teaches_at_most_twice_the_usual_demand() {
+fn surge_teaches_nothing_on_its_first_day_and_at_most_twice_the_usual_demand_later() {
     let (mut demand, _) = surging_demand(OperatorId(0), 20, 60);
-    let before = demand.week().typical().expect("known")[47];
+    let usual = demand.week().typical().expect("known")[47];
     demand.finish_hour(48);
-    let learned = demand.week().hours()[48].units;
-    assert!(learned > before && learned < 2.1 * before, "{learned} after {before}");
-    let (_, week) = demand.operators().profiles().next().expect("one operator");
-    assert!(week[48].units < 2.1 * before, "{:?}", week[48]);
+    for minute in 49 * 60 + 1..=74 * 60_usize {
+        demand.record_request(Units::from_whole(20));
+        demand.record_operator(OperatorId(0), Units::from_whole(20));
+        demand.update_surges(WeekTime((minute * 60) as f64), Timestamp::from_seconds(minute as u64 * 60));
+        if minute % 60 == 0 {
+            demand.finish_hour(minute / 60 - 1);
+        }
+    }
+    let (_, operator) = demand.operators().profiles().next().expect("one operator");
+    for week in [demand.week().hours(), &operator] {
+        let learned = |hour: usize| week[hour].units / usual;
+        assert!((48..72).all(|hour| (0.9..1.3).contains(&learned(hour))), "{:?}", &week[48..72]);
+        assert!((1.9..2.1).contains(&learned(72)), "{:?}", week[72]);
+    }
 }
 
 #[test]
