@@ -1,8 +1,8 @@
 //! Surges of single operators: an operator that suddenly requests several times as much as usual.
 //!
 //! A surge that counts is expected to continue, and what it requests beyond the usual demand counts neither as the level of its
-//! class nor as tomorrow's demand, unless it has lasted for more than [`MAX_FORECAST`]. It counts once it has lasted for [`SETTLING_SECONDS`], and from its first minute on where its
-//! class lacks units anyway. Where the usual demand fits what is left, a group of requests thus refuses nobody.
+//! class nor, until it has lasted for more than [`MAX_FORECAST`], as the demand of the same hours of other weeks. It counts once it
+//! has lasted for [`SETTLING_SECONDS`], and from its first minute on where its class lacks units anyway. Where the usual demand fits what is left, a group of requests thus refuses nobody.
 
 use super::week::{HOURS_PER_WEEK, HourProfile, WeekTime, WeeklyProfile, max_counted};
 use crate::Timestamp;
