@@ -226,7 +226,7 @@ fn refused_customer_is_told_when_enough_units_are_back() {
         let sent = |time: Timestamp| {
             let decision = decide_at(&admission, customer(1), ClassId(0), time);
             let wait = decision.verdict.refusal().map(|refusal| refusal.wait);
-            decision.permit.map(|mut permit| permit.mark_sent());
+            decision.permit.into_iter().for_each(|mut permit| permit.mark_sent());
             wait.map(|wait| (time + wait).saturating_duration_since(NOON).as_secs() / 3600)
         };
         assert_eq!([0, 3].map(|time| sent(hours(time))), [None, None], "{first_back}");
@@ -248,7 +248,8 @@ fn keys_with_most_usage_are_those_of_all_parts() {
         let admission = admission_of(vec![quota], &[(0, 1)]);
         for (hour, number) in [(0, 1), (1, 1), (1, 2), (5, 1), (5, 3)] {
             let time = Timestamp(NOON.0 + hour * 3_600_000_000_000);
-            decide_at(&admission, customer(number), ClassId(0), time).permit.map(|mut permit| permit.mark_sent());
+            let permit = decide_at(&admission, customer(number), ClassId(0), time).permit;
+            permit.into_iter().for_each(|mut permit| permit.mark_sent());
         }
         let entries = &admission.budget_entries(2, Timestamp(NOON.0 + 6 * 3_600_000_000_000))[0];
         assert_eq!(entries.top[0].used.floor(), 3, "{entries:?}");
