@@ -108,9 +108,6 @@ impl Rules {
     /// caches of others.
     pub fn selecting_headers(&self, request: &RequestFacts<'_>) -> Vec<&str> {
         let mut names = Vec::new();
-        if self.route_fields.is_empty() {
-            return names;
-        }
         for route in self.routes.iter().filter(|route| paths(request).any(|path| route.matches_line(request, path))) {
             for name in route.fields.iter().map(|condition| condition.source.header()) {
                 if !names.contains(&name) {

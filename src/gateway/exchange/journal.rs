@@ -251,7 +251,7 @@ impl Journal {
                 referer: referer.as_deref(),
                 fill: known.fill(),
                 json: known.request.json.as_deref(),
-                fields: known.request.facts().fields,
+                fields: known.request.field_match(),
             },
             decision: RecordedDecision {
                 route: known.classified.route,

@@ -114,6 +114,11 @@ impl ClientRequest {
         self.target.sent.as_deref().unwrap_or(&self.head.target)
     }
 
+    /// Returns the conditions of routes on header fields and cookies that the request meets; `None` if no route has any.
+    pub(in crate::gateway) fn field_match(&self) -> Option<&FieldMatch> {
+        self.target.fields.as_deref()
+    }
+
     /// Returns true for a CORS preflight.
     pub(in crate::gateway) fn is_preflight(&self) -> bool {
         self.target.is_preflight && !self.has_body
@@ -130,7 +135,7 @@ impl ClientRequest {
             user_agent: self.head.fields.get(Name::UserAgent).unwrap_or_default(),
             is_preflight: self.is_preflight(),
             json: self.json.as_deref(),
-            fields: self.target.fields.as_deref(),
+            fields: self.field_match(),
         }
     }
 }

@@ -39,6 +39,9 @@ pub(in crate::gateway) fn prepare_copy(journal: &Journal, status: StatusCode, fi
 /// Adds to `Vary` the header fields by which the request got its route, so that no cache mixes the responses of routes.
 fn add_selecting_headers(journal: &Journal, fields: &mut Fields) {
     let known = &journal.known;
+    if known.request.field_match().is_none() {
+        return;
+    }
     let mut names = known.rules().selecting_headers(&known.request.facts());
     let is_listed = |name: &str, listed: &[u8]| listed.eq_ignore_ascii_case(name.as_bytes()) || listed == b"*";
     names.retain(|name| !fields.all(Name::Vary).flat_map(list).any(|listed| is_listed(name, listed)));
