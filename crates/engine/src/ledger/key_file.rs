@@ -14,7 +14,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 use tidegate_policy::hash::{fnv1a, mix};
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::key_usage::{ChangedEntry, KeyEntry, KeyUsage, KeyWindows, Place};
@@ -244,6 +244,8 @@ struct Content {
     damaged: usize,
     /// Number of bytes that the file has fewer than its header states.
     missing: u64,
+    /// Nanoseconds since 1970 of the last write, by the clock of the system.
+    written_at: u64,
 }
 
 /// Reads the file at `path`; nothing if there is none.
@@ -269,7 +271,9 @@ fn read(path: &Path) -> Result<Content> {
         b"keys\0\0\0\x01" | b"keys\0\0\0\x02" => None,
         _ => return Err(Error::other("not a file of this version or an earlier one")),
     };
-    let mut content = Content::default();
+    let written_at = metadata.modified().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    let written_at = written_at.and_then(|at| u64::try_from(at.as_nanos()).ok()).unwrap_or_default();
+    let mut content = Content { written_at, ..Content::default() };
     if let Some(length) = current {
         let start = &mut start[..length];
         reader.read_exact(&mut start[MAGIC.len()..])?;
@@ -329,7 +333,7 @@ pub(crate) fn open(
         warn(files::set_aside_for(path, &reason));
         Content { windows, ..Content::default() }
     });
-    let Content { windows: recorded_windows, records, damaged, missing } = content;
+    let Content { windows: recorded_windows, records, damaged, missing, written_at } = content;
     if damaged > 0 {
         warn(format!("{damaged} records of {shown} are damaged, and what their keys had used is lost"));
     }
@@ -343,8 +347,8 @@ pub(crate) fn open(
         (true, true) if id < latest && latest < window.end.0 => usage.redefine(latest, windows, id),
         (true, false) => {
             let moment = windows.moment(id, now);
-            // The length of the recorded windows is unknown.
-            let counts = windows.counts_at(latest, moment);
+            // The length of the recorded windows is unknown, but nothing was charged after the last write.
+            let counts = windows.counts_at(written_at.clamp(latest, moment.max(latest)), moment);
             usage.redefine(if counts { latest } else { moment }, windows, moment);
         }
         (false, _) if recorded_windows != windows => usage.redefine(now.0, windows, windows.moment(id, now)),
@@ -666,6 +670,30 @@ mod tests {
                 fs::write(&path, &damaged).expect("the disk has room");
                 let (_, _, warnings) = open_with(dir.path(), sliding);
                 assert_eq!(warnings[0].contains("is unusable"), is_lost, "{place}: {warnings:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn usage_of_a_day_counts_in_shorter_windows_of_keys_until_it_expires() {
+        let start = Timestamp::from_seconds(1_800_000_000);
+        let now = start + Duration::from_secs(14 * 3600);
+        let day = Span { start, end: start + Duration::from_secs(24 * 3600) };
+        let hour = Duration::from_secs(3600);
+        for windows in [KeyWindows::sliding(hour), KeyWindows::FirstUse { length: hour }] {
+            for (written_before, used) in [(1, 5), (2 * 3600, 0)] {
+                let dir = tempfile::tempdir().expect("temporary directory");
+                let path = file_path(dir.path());
+                let open_with = |windows| super::open(&path, 3, windows, day, now, |_| {}).expect("a readable file");
+                let (file, mut usage) = open_with(KeyWindows::OfQuota);
+                file.write(&usage.reserve(start.0, key(1), units(5))).expect("the disk has room");
+                let written_at = UNIX_EPOCH + Duration::from_secs(now.seconds() - written_before);
+                File::options()
+                    .write(true)
+                    .open(&path)
+                    .and_then(|file| file.set_modified(written_at))
+                    .expect("own file");
+                assert_eq!(open_with(windows).1.used(now.0, key(1)), units(used), "{windows:?} {written_before}");
             }
         }
     }
