@@ -30,7 +30,7 @@ const PACKAGES: &[(&str, &[&str])] = &[
 /// Packages that decide on plain values, and all crates that they use.
 const PURE: &[(&str, &[&str])] = &[
     ("http-cache", &["http", "httpdate", "sfv"]),
-    ("policy", &["aho-corasick", "hashbrown", "http", "tidegate-http-cache"]),
+    ("policy", &["aho-corasick", "foldhash", "hashbrown", "http", "tidegate-http-cache"]),
 ];
 
 /// APIs that have no place in [`PURE`] packages.
@@ -67,7 +67,7 @@ const MODULES: &[(&str, &[&str])] = &[
 
 /// Modules of the engine that do I/O. The others are state under locks.
 const ENGINE_IO: &[&str] =
-    &["baseline_store", "clock", "demand_store", "files", "ledger", "state_lock", "switch_store"];
+    &["baseline_store", "clock", "demand_store", "files", "ledger", "state_file", "state_lock", "switch_store"];
 
 /// Crates that the engine may use outside of [`ENGINE_IO`].
 const ENGINE_CRATES: &[&str] = &["http", "dashmap", "foldhash", "parking_lot", "slab", "smallvec"];

@@ -204,14 +204,22 @@ fn copies_of_one_route_are_not_served_on_another() {
 fn ambiguous_fields_leave_no_copy_for_others() {
     let origin = cacheable("page");
     let rules = "workers: 1\nclients: { address_from: peer }\ncache: {}\nquotas: { units: { limit: 1000 } }\nroutes:\n  \
-        - { match: '/**', header: { Accept-Language: 'de*' }, cost: { units: 2 } }\n  - { match: '/**', cost: { units: 1 } }\n";
+        - { match: '/**', header: { Accept-Language: 'de*' }, cost: { units: 2 } }\n  \
+        - { match: '/**', cookie: { beta: '1' }, cost: { units: 2 } }\n  - { match: '/**', cost: { units: 1 } }\n";
     let gateway = TestGateway::with_rules(origin.address(), rules);
     let get = |fields: &str| gateway.connect().get("/a", fields);
     let is_hit = |fields: &str| get(fields).field("cache-status").starts_with("tidegate; hit");
     assert!(!is_hit("Accept-Language: de\r\nAccept-Language: en\r\n"), "it is fetched as the more expensive page");
     assert!(!is_hit("Accept-Language: en\r\n"), "another route");
+    assert!(!is_hit("Accept-Language: de\r\n"), "nothing was stored");
     assert!(is_hit("Accept-Language: de\r\n"));
     assert!(!is_hit("Accept_Language: de\r\n"), "the origin is sent it");
+    for fields in ["Cookie: beta=1; beta=0\r\n", "Cookie: beta=1; beta =0\r\n", "Cookie: a=b beta=1\r\n"] {
+        assert!(!is_hit(fields) && !is_hit("Cookie: beta=1\r\n"), "{fields:?}");
+        gateway.clock.advance(Duration::from_secs(61));
+    }
+    get("Cookie: a=x\r\nCookie: beta=1\r\n");
+    assert_eq!(origin.last_request().field("cookie"), "a=x; beta=1", "origins read one line");
 }
 
 #[test]
@@ -258,6 +266,12 @@ fn invalid_conditions_are_refused_with_their_place() {
             "header: X-Forwarded-Host",
             "routes[0].header: X-Forwarded-Host chooses no route: the gateway writes it itself",
         ),
+        ("header: { Authorization: 'Bearer *' }", "routes[0].header: Authorization chooses no route: it is a secret"),
+        (
+            "header: { X-Api: a, x-api: b }",
+            "routes[0].header: x-api differs from an earlier header in letter case alone; write its patterns as one list",
+        ),
+        ("header: { X-Api: 2 }", "and a number in quotes, like \"2\""),
         ("header: { x-tidegate-class: bot }", "routes[0].header: x-tidegate-class chooses no route"),
         ("header: Host", "routes[0].header: Host chooses no route: the gateway writes it itself"),
         ("cookie: 'a b'", "routes[0].cookie"),

@@ -182,7 +182,7 @@ word! {
 
 word! {
     /// A pattern of the values of a header field or cookie.
-    ValuePattern(NamePattern), "a value of up to 256 characters; write it like acme or \"acme*\"", ".+", digits: false, |text| text.parse().ok()
+    ValuePattern(NamePattern), "a value of up to 256 characters; write it like acme or \"acme*\", and a number in quotes, like \"2\"", ".+", digits: false, |text| text.parse().ok()
 }
 
 word! {

@@ -44,7 +44,7 @@ pub(super) struct ProfileStore {
 const ADDRESS_BITS: u32 = 5;
 
 /// Lower bits of a network's key in which the networks of one allocation differ; as many bits above them are those of the
-/// allocation. So a holder of an allocation of IPv6, with 65,536 networks, reaches a sixty-fourth of a table.
+/// allocation. So a holder of an allocation of IPv6, with 524,288 networks, reaches a sixty-fourth of a table.
 const NETWORK_BITS: u32 = 6;
 
 /// Key of a client's and its network's profile.
@@ -299,10 +299,10 @@ mod tests {
         let (hasher, mut limit, now) =
             (Hashing::random(), SampleLimit::default(), Timestamp::from_seconds(1_800_000_000));
         let mut accepted = |key: u64| limit.accepts(network_key(ClientKey::from_u64(key), &hasher), now);
-        let one_network_each = |network: u64| 0x2001_0db8_0000_0000 | network << 16;
-        let of_holder = (0..1 << 16).filter(|network| accepted(one_network_each(*network))).count();
+        let one_network_each = |network: u64| 0x2001_0db8_0000_0000 + (network << 16);
+        let of_holder = (0..1 << 19).filter(|network| accepted(one_network_each(*network))).count();
         assert!(of_holder <= 5 << NETWORK_BITS, "{of_holder}");
-        let of_others = (1..=256_u64).filter(|other| accepted(0x2a00_0000_0000_0000 + (other << 32))).count();
+        let of_others = (1..=256_u64).filter(|other| accepted(0x2a00_0000_0000_0000 + (other << 35))).count();
         assert!(of_others > 200, "{of_others} of 256");
     }
 

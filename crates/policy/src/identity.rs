@@ -1,7 +1,7 @@
 //! Identifies the client: its address behind trusted proxies, and the key that selects its bucket.
 
 mod forwarded;
-pub(crate) mod key;
+mod key;
 
 pub use key::{ClientKey, CredentialSource, KeyOwner, KeySource, cookie};
 

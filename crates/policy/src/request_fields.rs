@@ -1,11 +1,13 @@
 //! Conditions on header fields and cookies, of classes and of routes, and which those of routes a request meets.
 //!
-//! A field may be sent twice, or as `X_Api_Version`, which some origins read as `X-Api-Version`. A condition is met if it is in every
-//! reading, and may be met if it is in some: the request then counts as the most expensive one that it may be.
+//! A field may be sent twice, or as `X_Api_Version`, which some origins read as `X-Api-Version`, and a cookie as `beta =1`. A condition
+//! is met if it is in every reading, and may be met if it is in some: the request then counts as the most expensive one that it may
+//! be.
 
 use super::identity::CredentialSource;
-use super::identity::key::cookies_named;
 use super::name_pattern::NamePattern;
+use super::query::form_decoded;
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -114,7 +116,8 @@ impl FieldCondition {
         };
         for (index, value) in values.iter().enumerate() {
             text.push(if index == 0 { '=' } else { '|' });
-            text += &value.to_string();
+            // So that each condition has its own text.
+            text += &value.to_string().replace('\\', r"\\").replace('|', r"\|");
         }
         Self { source, values, text: text.into() }
     }
@@ -129,30 +132,71 @@ impl FieldCondition {
 
 /// Returns whether a request with `fields` meets a condition; `None` if it does in some readings only.
 fn is_met<'a>(condition: &FieldCondition, fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Option<bool> {
-    let mut values: Vec<&[u8]> = Vec::new();
-    let (mut exact, mut joined) = (0, None);
+    let mut values: Vec<Cow<'_, [u8]>> = Vec::new();
+    let mut is_certain = false;
     match &condition.source {
         CredentialSource::Header(name) => {
             let name = name.as_str().as_bytes();
             for (text, value) in fields.filter(|(text, _)| eq_as_cgi(text, name)) {
-                values.push(value);
-                exact += usize::from(text.eq_ignore_ascii_case(name));
+                values.push(value.into());
+                is_certain |= text.eq_ignore_ascii_case(name);
             }
-            joined = (values.len() > 1).then(|| values.join(&b", "[..]));
+            if values.len() > 1 {
+                values.push(values.join(&b", "[..]).into());
+            }
         }
         CredentialSource::Cookie(name) => {
-            let lines = fields.filter(|(text, _)| text.eq_ignore_ascii_case(b"cookie")).map(|(_, line)| line);
-            values.extend(cookies_named(lines, name));
-            exact = values.len();
+            for (_, line) in fields.filter(|(text, _)| text.eq_ignore_ascii_case(b"cookie")) {
+                is_certain |= read_cookies(line, name.as_bytes(), &mut values);
+            }
         }
     }
-    let is_cookie = matches!(condition.source, CredentialSource::Cookie(_));
-    let accepts = |value: &[u8]| !(is_cookie && value.is_empty()) && condition.matches([value].into_iter());
     // An origin that reads another spelling as another name has no value.
-    let absent = (exact == 0).then_some(false);
-    let mut readings = values.iter().copied().chain(joined.as_deref()).map(accepts).chain(absent);
+    let absent = (!is_certain).then_some(false);
+    let mut readings = values.iter().map(|value| condition.matches([&**value].into_iter())).chain(absent);
     let first = readings.next()?;
     readings.all(|other| other == first).then_some(first)
+}
+
+/// Adds the values that origins may read of the cookies `name` in a line. Returns true if all of them read one.
+///
+/// Parsers differ in what separates cookies (RFC 6265 section 5.4 a semicolon, RFC 2965 also a comma, Python's a space, and none
+/// within quotes), in spaces before the equals sign, and in the decoding of names and values.
+fn read_cookies<'a>(line: &'a [u8], name: &[u8], values: &mut Vec<Cow<'a, [u8]>>) -> bool {
+    let (mut is_certain, mut is_quoted) = (false, false);
+    for pair in line.split(|byte| *byte == b';') {
+        let pair = pair.trim_ascii();
+        for (start, _) in pair.iter().enumerate().filter(|(at, _)| *at == 0 || is_separator(pair[at - 1])) {
+            let cookie = &pair[start..];
+            let name_end = cookie.iter().position(|byte| *byte == b'=' || is_separator(*byte)).unwrap_or(cookie.len());
+            let (text, rest) = cookie.split_at(name_end);
+            if !eq_as_php(&form_decoded_bytes(text), name) {
+                continue;
+            }
+            is_certain |= start == 0 && !is_quoted && text == name && rest.starts_with(b"=");
+            let rest = rest.trim_ascii_start();
+            let value = rest.strip_prefix(b"=").unwrap_or_default().trim_ascii();
+            let unquoted = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value);
+            values.extend([value.into(), unquoted.into(), form_decoded_bytes(unquoted).into()]);
+        }
+        is_quoted ^= pair.iter().filter(|byte| **byte == b'"').count() % 2 == 1;
+    }
+    is_certain
+}
+
+/// Returns true for a byte that ends a cookie for some parsers.
+fn is_separator(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b',' | b'"')
+}
+
+fn form_decoded_bytes(text: &[u8]) -> Vec<u8> {
+    form_decoded(&String::from_utf8_lossy(text)).collect()
+}
+
+/// Returns true if PHP reads both names of cookies as one.
+fn eq_as_php(one: &[u8], other: &[u8]) -> bool {
+    let underscored = |byte: &u8| if matches!(byte, b'.' | b' ' | b'[') { b'_' } else { *byte };
+    one.iter().map(underscored).eq(other.iter().map(underscored))
 }
 
 /// Returns true if an origin of CGI or WSGI reads both names as one.
@@ -183,6 +227,8 @@ mod tests {
     fn field_that_origins_read_differently_may_meet_a_condition() {
         let (second, any) = (header(&["2", "2.*"]), header(&[]));
         assert_eq!((&*second.text, &*any.text), ("x-api-version=2|2.*", "x-api-version"));
+        assert_ne!(header(&["2|3"]).text, header(&["2", "3"]).text);
+        assert_ne!(header(&[r"2\|3"]).text, header(&[r"2\", "3"]).text);
         for (fields, of_second, of_any) in [
             (&[][..], Some(false), Some(false)),
             (&[("accept", "2")], Some(false), Some(false)),
@@ -215,9 +261,25 @@ mod tests {
             (&["beta=1; beta=1"], Some(true)),
             (&["beta=1; beta=0"], None),
             (&["beta=1", "beta="], None),
+            (&["beta =1"], None),
+            (&["beta =0; beta"], Some(false)),
+            (&["beta=1; beta =0"], None),
+            (&["a=b beta=1"], None),
+            (&["a=b,\tbeta = 1"], None),
+            (&["a=\"; beta=1"], None),
+            (&["a=\"b\"; beta=1"], Some(true)),
+            (&["be%74a=1"], None),
+            (&["beta=\"1\""], None),
+            (&["beta=%31"], None),
         ] {
             let fields: Vec<_> = cookies.iter().map(|line| ("Cookie", *line)).collect();
             assert_eq!(read(&beta, &fields), is_met, "{cookies:?}");
+        }
+        let any = condition(CredentialSource::Cookie("be_ta".into()), &[]);
+        for (cookies, is_met) in
+            [("be_ta=", Some(true)), ("be_ta", None), ("be.ta=1", None), ("x be_ta", None), ("a=be_ta=1", Some(false))]
+        {
+            assert_eq!(read(&any, &[("cookie", cookies)]), is_met, "{cookies}");
         }
     }
 

@@ -22,6 +22,7 @@ use tidegate_http_cache::validation::has_origin_condition;
 use tidegate_http_cache::{ForwardReason, RequestDirectives, Reuse};
 use tidegate_http1::{Fields, Name};
 use tidegate_policy::identity::ClientKey;
+use tidegate_policy::request_fields::FieldMatch;
 use tidegate_policy::{ClientKind, Reason, Timestamp};
 
 /// Longest wait for the fetches of others, as a multiple of the time that one may take. Also that for a request of the gateway
@@ -176,7 +177,9 @@ pub(in crate::gateway) async fn cache_role(known: &Known, now: &mut Timestamp) -
     if let Some((_, copy)) = found.copy.take_if(|(_, copy)| copy.terms().reuse(&wanted, *now) == Reuse::Fresh) {
         return CacheRole::reusable(copy, is_crowded, *now);
     }
-    let can_store = head.method == Method::GET && !head.fields.all(Name::Range).any(may_be_range);
+    // The origin may read fields that choose the route as those of a request with other copies.
+    let is_ambiguous = known.request.field_match().is_some_and(FieldMatch::is_ambiguous);
+    let can_store = head.method == Method::GET && !is_ambiguous && !head.fields.all(Name::Range).any(may_be_range);
     let (client, stale_if_error) = (classified.key, cache_rules.stale_if_error);
     let names_clients = fetch_rules.names_clients;
     let lookup = CacheLookup {

@@ -34,11 +34,9 @@ pub(in crate::gateway) fn prepare_head(known: &mut Known) {
         fields.append(Name::Te, b"trailers");
     }
     restore_validators(rules, fields);
+    headers::join_cookies(fields);
     let via = match head.version {
-        Version::HTTP_2 => {
-            headers::join_cookies(fields);
-            &shared.via.http2
-        }
+        Version::HTTP_2 => &shared.via.http2,
         _ => &shared.via.http1,
     };
     if head.target.authority().is_some() || !fields.contains(Name::Host) {

@@ -223,7 +223,7 @@ pub(in crate::gateway) fn take_cookies(fields: &mut Fields, mut is_taken: impl F
 }
 
 /// Joins cookie fields: HTTP/2 may split a cookie into several fields, HTTP/1.1 allows only one (RFC 9113 section
-/// 8.2.3).
+/// 8.2.3). Of several, origins read the first one alone, or join them by a comma.
 pub(in crate::gateway) fn join_cookies(fields: &mut Fields) {
     if fields.all(Name::Cookie).nth(1).is_some() {
         let cookies: Vec<&[u8]> = fields.all(Name::Cookie).collect();

@@ -148,6 +148,9 @@ pub(super) fn choice_refusal(name: &str) -> Option<&'static str> {
     if FRAMING.contains(&name) {
         return Some("it belongs to the connection or the body");
     }
+    if matches!(name, "authorization" | "proxy-authorization") {
+        return Some("it is a secret, and conditions are printed and logged");
+    }
     let is_own = OWN.contains(&name) || OWN_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
     is_own.then_some("the gateway writes it itself")
 }

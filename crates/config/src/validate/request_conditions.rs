@@ -66,9 +66,14 @@ pub(super) fn fields(
     report: &mut Diagnostics,
 ) -> Vec<FieldCondition> {
     let patterns = |values: &OneOrMany<ValuePattern>| values.0.iter().map(|pattern| pattern.0.clone()).collect();
-    let mut fields = Vec::new();
+    let mut fields: Vec<FieldCondition> = Vec::new();
     for (name, values) in &header.0 {
         match http::HeaderName::from_bytes(name.as_bytes()) {
+            Ok(header) if fields.iter().any(|other| other.source.header() == header.as_str()) => report.error(
+                &path.header(),
+                format!("{name} differs from an earlier header in letter case alone"),
+                "write its patterns as one list",
+            ),
             Ok(header) => fields.push(FieldCondition::new(CredentialSource::Header(header), patterns(values))),
             Err(_) => report.error(&path.header(), format!("invalid header {name:?}"), "write it like X-Partner"),
         }

@@ -127,7 +127,7 @@ mod tests {
 
     /// Returns the client in network `number` of IPv4, which is an allocation of its own.
     fn client(number: u64) -> ClientKey {
-        ClientKey::from_u64(number % (1 << 24) << 8)
+        ClientKey::from_u64((number % (1 << 24)) << 8)
     }
 
     /// Records `count` requests for [`PAGE`] and `others` for other pages, all of different networks.
@@ -156,7 +156,7 @@ mod tests {
     fn few_allocations_make_no_crowd() {
         let of_networks = |request: u64| client(request % u64::from(MIN_ALLOCATIONS - 1));
         let of_networks_of_a_provider =
-            |request: u64| ClientKey::from_u64(0x2001_0db8_0000_0000 | request << 16 & 0xffff_0000);
+            |request: u64| ClientKey::from_u64(0x2001_0db8_0000_0000 | (request << 16) & 0x7_ffff_0000);
         for client in [&of_networks as &dyn Fn(u64) -> ClientKey, &of_networks_of_a_provider] {
             let mut detector = CrowdDetector::default();
             for request in 0..100_000 {

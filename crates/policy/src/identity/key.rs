@@ -123,10 +123,10 @@ impl ClientKey {
         self.0 >> if self.0 <= u32::MAX as u64 { 8 } else { 16 }
     }
 
-    /// Returns the block of addresses that one holder may have, as one number: the network for IPv4, a /32 for IPv6, which registries
-    /// allocate to any provider.
+    /// Returns the block of addresses that one holder may have, as one number: the network for IPv4, a /29 for IPv6, which RIPE allocates
+    /// to any provider (RIPE-738 section 5.1.2).
     pub const fn allocation(self) -> u64 {
-        if self.0 <= u32::MAX as u64 { self.network() } else { self.0 >> 32 }
+        if self.0 <= u32::MAX as u64 { self.network() } else { self.0 >> 35 }
     }
 
     /// Returns the owner of the key. Values below 2^32 are IPv4 addresses: as IPv6, only unassigned `::/32` has them.
@@ -158,15 +158,12 @@ impl ClientKey {
 
 /// Returns the value of cookie `name` in the `Cookie` field lines `lines`; `None` if missing or empty.
 pub fn cookie<'a>(lines: impl Iterator<Item = &'a [u8]>, name: &str) -> Option<&'a [u8]> {
-    cookies_named(lines, name).next().filter(|value| !value.is_empty())
-}
-
-/// Iterates over the values of all cookies `name` in the `Cookie` field lines `lines`.
-pub(crate) fn cookies_named<'a>(lines: impl Iterator<Item = &'a [u8]>, name: &str) -> impl Iterator<Item = &'a [u8]> {
     lines
         .flat_map(|line| line.split(|&byte| byte == b';'))
-        .filter_map(move |pair| pair.trim_ascii().strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+        .filter_map(|pair| pair.trim_ascii().strip_prefix(name.as_bytes())?.strip_prefix(b"="))
         .map(<[u8]>::trim_ascii)
+        .next()
+        .filter(|value| !value.is_empty())
 }
 
 #[cfg(test)]
@@ -192,11 +189,16 @@ mod tests {
     fn each_kind_of_key_has_its_own_number() {
         let keys = [
             (ClientKey::from_v4([192, 0, 2, 1].into()), 0xc000_0201, 0xc0_0002, 0xc0_0002),
-            (ClientKey::from_v6(0x2001_0db8_0001_0002), 0x2001_0db8_0001_0002, 0x2001_0db8_0001, 0x2001_0db8),
-            (ClientKey::from_v6(0x8000_0000_0000_0001), 0x4000_0000_0000_0001, 0x4000_0000_0000, 0x4000_0000),
-            (ClientKey::from_credential(0xffff_0000_0000_0001), 0x8fff_0000_0000_0001, 0x8fff_0000_0000, 0x8fff_0000),
-            (ClientKey::from_operator(OperatorId(5)), 0x9000_0000_0000_0005, 0x9000_0000_0000, 0x9000_0000),
-            (ClientKey::SHARED_BY_ALL, 0xa000_0000_0000_0000, 0xa000_0000_0000, 0xa000_0000),
+            (ClientKey::from_v6(0x2001_0db8_0001_0002), 0x2001_0db8_0001_0002, 0x2001_0db8_0001, 0x2001_0db8 >> 3),
+            (ClientKey::from_v6(0x8000_0000_0000_0001), 0x4000_0000_0000_0001, 0x4000_0000_0000, 0x4000_0000 >> 3),
+            (
+                ClientKey::from_credential(0xffff_0000_0000_0001),
+                0x8fff_0000_0000_0001,
+                0x8fff_0000_0000,
+                0x8fff_0000 >> 3,
+            ),
+            (ClientKey::from_operator(OperatorId(5)), 0x9000_0000_0000_0005, 0x9000_0000_0000, 0x9000_0000 >> 3),
+            (ClientKey::SHARED_BY_ALL, 0xa000_0000_0000_0000, 0xa000_0000_0000, 0xa000_0000 >> 3),
         ];
         for (key, number, network, allocation) in keys {
             assert_eq!((key.to_u64(), key.network(), key.allocation()), (number, network, allocation), "{key:?}");

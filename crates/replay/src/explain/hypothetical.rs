@@ -50,11 +50,11 @@ impl fmt::Display for InvalidRequest {
         out.write_str(match self {
             Self::Path(error) => return error.fmt(out),
             Self::Fields(Ambiguity::Costs) => {
-                "the header can be read as that of requests with costs in different quotas"
+                "a header field or cookie that chooses the route can be read in several ways, with costs in different quotas"
             }
-            Self::Fields(Ambiguity::Origin) => "the header can be read as that of requests to different origins",
+            Self::Fields(Ambiguity::Origin) => "a header field or cookie that chooses the route can be read in several ways, which lead to different origins",
             Self::Fields(Ambiguity::Rewrite) => {
-                "the header can be read as that of a request with another path at the origin"
+                "a header field or cookie that chooses the route can be read in several ways, with different paths at the origin"
             }
         })
     }

@@ -217,7 +217,9 @@ mod tests {
         assert_eq!(error("x-depth"), None);
         assert_eq!(
             error("x_depth").as_deref(),
-            Some("the header can be read as that of a request with another path at the origin")
+            Some(
+                "a header field or cookie that chooses the route can be read in several ways, with different paths at the origin"
+            )
         );
     }
 

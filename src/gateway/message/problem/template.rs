@@ -193,16 +193,24 @@ impl ProblemTemplate {
                 plain!(400, "Bad Request", "The body can be read as a call with another path at the origin.")
             }
             RequestError::Fields(Ambiguity::Costs) => {
-                plain!(400, "Bad Request", "The header can be read as that of requests with costs in different quotas.")
+                plain!(
+                    400,
+                    "Bad Request",
+                    "A header field or cookie that chooses the route can be read in several ways, with costs in different quotas. Send it once."
+                )
             }
             RequestError::Fields(Ambiguity::Origin) => {
-                plain!(400, "Bad Request", "The header can be read as that of requests to different origins.")
+                plain!(
+                    400,
+                    "Bad Request",
+                    "A header field or cookie that chooses the route can be read in several ways, which lead to different origins. Send it once."
+                )
             }
             RequestError::Fields(Ambiguity::Rewrite) => {
                 plain!(
                     400,
                     "Bad Request",
-                    "The header can be read as that of a request with another path at the origin."
+                    "A header field or cookie that chooses the route can be read in several ways, with different paths at the origin. Send it once."
                 )
             }
             RequestError::Query => plain!(414, "URI Too Long", "The query has more than 1,000 parameters."),
