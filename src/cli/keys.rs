@@ -266,33 +266,29 @@ mod tests {
     fn entry_for_a_list_in_the_configuration_is_valid() {
         let (_dir, config, _keys) = directory();
         let hash = "0".repeat(64);
-        for list in [String::new(), format!("api_keys:\n  - {{ name: acme, class: pro, sha256: \"{hash}\" }}\n")] {
-            // Without a key, no quota can count by them.
-            let text = CONFIG.replace("api_keys: { file: keys.yaml }\n", &list).replace("api_key }", "client }");
-            std::fs::write(&config, &text).expect("the directory is writable");
-            let add = |name, class, limit: &[&str], expires| {
-                let limits: Vec<String> = limit.iter().map(|limit| (*limit).to_owned()).collect();
-                let new = NewKey { name, class, limits: &limits, expires };
-                add(&new, &ConfigArg { config: Some(config.clone()) })
-            };
-            let added = add("other", "pro", &[], None).expect("a valid key");
-            assert!(added.contains("\n  - { name: other, class: pro, sha256: \""), "{added}");
-            for (name, class, limits, expires, error) in [
-                ("A b", "pro", &[][..], None, "NAME: invalid name \"A b\""),
-                ("a", "none", &[], None, "--class: unknown class \"none\""),
-                ("a", "pro", &["none=1"], None, "--limit: unknown quota \"none\""),
-                ("a", "pro", &[], Some("soon"), "--expires: found \"soon\", needs a day"),
-                ("a", "pro", &[], Some("2001-01-01"), "--expires: the key would be invalid at once"),
-            ] {
-                let found = add(name, class, limits, expires).expect_err("an invalid key").to_string();
-                assert!(found.starts_with(&format!("command line: {error}")), "{found}");
-            }
-            if !list.is_empty() {
-                let found = add("acme", "pro", &[], None).expect_err("a name twice").to_string();
-                assert!(found.contains("NAME: duplicate name \"acme\""), "{found}");
-            }
-            assert_eq!(std::fs::read_to_string(&config).expect("the file exists"), text, "the file is as it was");
+        let list = format!("api_keys:\n  - {{ name: acme, class: pro, sha256: \"{hash}\" }}\n");
+        let text = CONFIG.replace("api_keys: { file: keys.yaml }\n", &list);
+        std::fs::write(&config, &text).expect("the directory is writable");
+        let add = |name, class, limit: &[&str], expires| {
+            let limits: Vec<String> = limit.iter().map(|limit| (*limit).to_owned()).collect();
+            let new = NewKey { name, class, limits: &limits, expires };
+            add(&new, &ConfigArg { config: Some(config.clone()) })
+        };
+        let added = add("other", "pro", &["7"], None).expect("a valid key");
+        assert!(added.contains("\n  - { name: other, class: pro, sha256: \""), "{added}");
+        for (name, class, limits, expires, error) in [
+            ("acme", "pro", &[][..], None, "NAME: duplicate name \"acme\""),
+            ("A b", "pro", &[], None, "NAME: invalid name \"A b\""),
+            ("a", "none", &[], None, "--class: unknown class \"none\""),
+            ("a", "pro", &["0"], None, "--limit: found 0"),
+            ("a", "pro", &["none=1"], None, "--limit: unknown quota \"none\""),
+            ("a", "pro", &[], Some("soon"), "--expires: found \"soon\", needs a day"),
+            ("a", "pro", &[], Some("2001-01-01"), "--expires: the key would be invalid at once"),
+        ] {
+            let found = add(name, class, limits, expires).expect_err("an invalid key").to_string();
+            assert!(found.starts_with(&format!("command line: {error}")), "{found}");
         }
+        assert_eq!(std::fs::read_to_string(&config).expect("the file exists"), text, "the file is as it was");
     }
 
     #[test]
