@@ -107,8 +107,8 @@ pub(in crate::gateway) fn keyed_url(
     (url, path_start)
 }
 
-/// Returns the key of a URL, of its origin if there are several, of the conditions of its route, and of those `fields` that are keyed by their values; and
-/// whether it has more parts than the URL.
+/// Returns the key of a URL, of its origin if there are several, of the conditions of its route, and of those `fields` that are
+/// keyed by their values; and whether it has more parts than the URL.
 fn key(url: &str, fields: &Fields, rules: FetchRules<'_>) -> (CacheKey, bool) {
     let mut hash = KeyHash::new();
     hash.add(Some(url.as_bytes()));
