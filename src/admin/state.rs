@@ -120,13 +120,13 @@ pub struct BudgetDocument {
     /// False in shadow mode.
     #[serde(default = "default_true")]
     pub enforce: bool,
-    /// Number of keys with usage in the window; of several parts of it, in the one with most keys.
+    /// Number of keys whose usage counts now.
     pub keys: usize,
-    /// Maximum number of keys.
+    /// Maximum number of keys of a window, or of a twelfth of a sliding one.
     pub max_keys: usize,
     /// Number of keys that took the place of others in the window, because `max_keys` were counted.
     pub replaced: u32,
-    /// Settled plus reserved units of all keys; of windows that keys open, since the last multiple of their length since 1970.
+    /// Settled plus reserved units of these keys.
     pub used: Amount,
     /// End of the window: the time at which the open windows of all keys have ended; of a sliding one, at which units come back.
     #[schemars(with = "Time")]

@@ -18,9 +18,10 @@ impl ServiceState {
     /// Returns the problem that usage by key cannot be written; `None` if there is none.
     pub(super) fn key_usage_error(&self) -> Option<String> {
         let now = self.handle.now();
-        let budgets = self.handle.with_admission(|admission| admission.budgets(now));
-        let unrecorded = budgets.into_iter().find(|budget| !budget.is_recorded)?;
-        Some(format!("The usage of {} cannot be written to state_dir, and its requests are refused", unrecorded.name))
+        self.handle.with_admission(|admission| {
+            let quota = admission.unrecorded_budget(now)?;
+            Some(format!("The usage of {quota} cannot be written to state_dir, and its requests are refused"))
+        })
     }
 
     /// Returns the budgets, each with the keys that have used most.

@@ -8,8 +8,9 @@ use crate::admin::state::PromiseDocument;
 use crate::gateway::OriginView;
 use crate::telemetry::metrics::*;
 use metrics::{counter, gauge};
-use tidegate_engine::{Admission, BudgetView, IgnoredReport, QuotaView, ScopeState};
+use tidegate_engine::{Admission, BudgetEntries, IgnoredReport, QuotaView, ScopeState};
 use tidegate_policy::promise::PromisedFigure;
+use tidegate_policy::quota::Quota;
 use tidegate_policy::switches::SwitchEffect;
 
 impl ServiceState {
@@ -50,7 +51,8 @@ impl ServiceState {
         counter!(CLIENTS_EVICTED).absolute(engine.clients_evicted());
         admission.scopes(self.handle.uptime()).iter().for_each(record_scope);
         admission.quotas(self.handle.now()).iter().for_each(record_quota);
-        admission.budgets(self.handle.now()).iter().for_each(record_budget);
+        let budgets = admission.budget_entries(0, self.handle.now());
+        budgets.iter().for_each(|budget| record_budget(budget, &admission.rules()[budget.quota]));
         let is_named = |usage: &UsageDocument| {
             let quota = admission.rules().quotas.iter().find(|quota| quota.name == usage.quota);
             quota.and_then(|quota| quota.budget.as_ref()).is_some_and(|budget| budget.has_metrics_by_key)
@@ -152,10 +154,10 @@ fn record_customer(usage: &UsageDocument) {
     gauge!(BUDGET_LIMIT, &labels).set(usage.limit.as_f64());
 }
 
-fn record_budget(budget: &BudgetView) {
-    let labels = [("quota", budget.name.clone())];
+fn record_budget(budget: &BudgetEntries, quota: &Quota) {
+    let labels = [("quota", quota.name.clone())];
     gauge!(BUDGET_KEYS, &labels).set(budget.keys as f64);
-    gauge!(QUOTA_ENFORCED, &labels).set(u8::from(budget.enforce));
+    gauge!(QUOTA_ENFORCED, &labels).set(u8::from(quota.enforce));
 }
 
 fn record_quota(quota: &QuotaView) {

@@ -114,7 +114,7 @@ metrics! {
     SCOPE_PARTITIONS: Gauge "tidegate_scope_partitions" ["scope"];
     /// Limit of the quota per window, in units.
     QUOTA_LIMIT: Gauge "tidegate_quota_limit" ["quota"];
-    /// Number of keys that have used a budget of the quota in the current window. A quota with budgets has no limit of its own:
+    /// Number of keys whose usage of a budget of the quota counts now. A quota with budgets has no limit of its own:
     /// of its other metrics, only those of units that are charged, released or refused exist.
     BUDGET_KEYS: Gauge "tidegate_budget_keys" ["quota"];
     /// Units that the customer of a listed key has used of its budget in the current window, with `metrics_by_key`.

@@ -111,7 +111,7 @@ fn administrator_sees_the_usage_of_each_customer() {
     let lines: Vec<Vec<&str>> = shown.output.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(lines[1][..5], ["acme", "pro", "customer", "4", "5"]);
     let status = run(&["status", "--admin", &admin], b"");
-    assert!(status.output.contains("  1 of at most 100,000 keys have used 4 units\n"), "{}", status.output);
+    assert!(status.output.contains("  1 key has used 4 units, max_keys: 100,000\n"), "{}", status.output);
     assert_eq!(lines[2][..3], ["late", "(invalid)", "pro"]);
     let csv = run(&["usage", "--csv", "--key", "trial", "--admin", &admin], b"");
     assert!(csv.output.lines().nth(1).is_some_and(|line| line.starts_with("trial,free,true,customer,2,0,2,")));

@@ -218,5 +218,5 @@ fn main() {
     let begin = Instant::now();
     restarted.engine().open_key_files(dir.path(), || NOON).expect("a writable directory");
     println!("restart: {:?} to read a million keys", begin.elapsed());
-    assert_eq!(restarted.budgets(NOON)[0].keys as u64, KEYS);
+    assert_eq!(restarted.budget_entries(0, NOON)[0].keys as u64, KEYS);
 }

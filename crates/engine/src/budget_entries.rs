@@ -6,18 +6,18 @@ use tidegate_policy::key_usage::KeyEntry;
 use tidegate_policy::window::Span;
 use tidegate_policy::{QuotaId, Timestamp, Units};
 
-/// Keys of a budget in its current window.
+/// Keys of a budget whose usage counts now.
 #[derive(Clone, Debug)]
 pub struct BudgetEntries {
     /// The quota.
     pub quota: QuotaId,
     /// Keys that have used most, the first one most.
     pub top: Vec<KeyEntry>,
-    /// Number of keys with usage.
+    /// Number of all keys.
     pub keys: usize,
     /// Number of keys that took the place of others.
     pub replaced: u32,
-    /// Units that all keys together have used.
+    /// Settled plus reserved units of all keys.
     pub used: Units,
     /// End of the window.
     pub window_end: Timestamp,
@@ -39,9 +39,13 @@ impl Admission {
         let entries = |(index, _)| {
             let quota = QuotaId::from_index(index);
             let counter = self.counter(quota);
+            let (mut top, mut keys, mut used) = (Vec::with_capacity(count + 1), 0, Units::ZERO);
+            counter.visit_current_keys(now, |key| {
+                insert(&mut top, count, key);
+                (keys, used) = (keys + 1, used.saturating_add(key.used));
+            });
             let state = counter.lock_at(now);
-            let (top, replaced) = counter.top_keys(&state, count);
-            let (keys, used, window_end) = (counter.key_count(&state), state.used(), counter.keys_renewal(&state));
+            let (replaced, window_end) = (counter.replaced_keys(&state), counter.keys_renewal(&state));
             BudgetEntries { quota, top, keys, replaced, used, window_end }
         };
         with_budgets.map(entries).collect()
@@ -67,5 +71,14 @@ impl Admission {
             has_ended.then_some(EndedWindow { span, used })
         };
         windows.into_iter().filter_map(ended).collect()
+    }
+}
+
+/// Inserts a key into the `count` that have used most.
+fn insert(top: &mut Vec<KeyEntry>, count: usize, key: KeyEntry) {
+    let place = top.partition_point(|entry| entry.used >= key.used);
+    if place < count {
+        top.insert(place, key);
+        top.truncate(count);
     }
 }

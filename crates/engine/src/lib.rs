@@ -64,7 +64,7 @@ pub use throttle::{
     ThrottleRejection,
 };
 pub use usage::{BucketUsage, QuotaUsage};
-pub use views::{BudgetUsage, BudgetView, ClassPlan, ClassView, ClientView, PlanView, QuotaView, UnknownQuota};
+pub use views::{BudgetUsage, ClassPlan, ClassView, ClientView, PlanView, QuotaView, UnknownQuota};
 
 use bot_detection::ProfileStore;
 use clients::Clients;

@@ -46,6 +46,9 @@ pub(super) struct ReservedKey {
     pub(super) window: u64,
 }
 
+/// Number of entries of each window or part that are visited while requests wait: for about a millisecond.
+const VISITED_SLOTS: usize = 1024;
+
 impl QuotaCounter {
     pub(super) fn open(
         lock_order: usize,
@@ -161,15 +164,6 @@ impl QuotaCounter {
         self.keyed_usage.lock().close_file();
     }
 
-    /// Returns the number of keys with usage in the current window.
-    pub(super) fn key_count(&self, state: &QuotaState) -> usize {
-        let leased = self.with_key_leases(|leases| leases.len(state.window_id()));
-        leased.unwrap_or_else(|| {
-            let keyed_usage = self.keyed_usage.lock();
-            keyed_usage.usage().len(moment(&keyed_usage, state))
-        })
-    }
-
     /// Returns the position of the counter in the lock order.
     pub(super) fn lock_order(&self) -> usize {
         self.lock_order
@@ -252,25 +246,26 @@ impl QuotaCounter {
         }
     }
 
-    /// Returns the `count` keys that have used most in the current window, and the number of keys that took the place of others.
-    pub(super) fn top_keys(&self, state: &QuotaState, count: usize) -> (Vec<KeyEntry>, u32) {
-        let mut top: Vec<KeyEntry> = Vec::with_capacity(count + 1);
-        let mut add = |key: KeyEntry| {
-            let place = top.partition_point(|entry| entry.used >= key.used);
-            if place < count {
-                top.truncate(count - 1);
-                top.insert(place, key);
-            }
-        };
+    /// Calls `visit` with each key whose usage counts at `now`. Requests are decided meanwhile: what they use may be included.
+    pub(super) fn visit_current_keys(&self, now: Timestamp, mut visit: impl FnMut(KeyEntry)) {
+        let state = self.lock_at(now);
+        let (window, moment) = (state.window_id(), moment(&self.keyed_usage.lock(), &state));
+        drop(state);
         let leased = self.with_key_leases(|leases| {
-            leases.entries().filter(|(window, _)| *window == state.window_id()).for_each(|(_, key)| add(key));
+            leases.entries().filter(|(id, _)| *id == window).for_each(|(_, key)| visit(key));
         });
-        let keyed_usage = self.keyed_usage.lock();
-        let moment = moment(&keyed_usage, state);
-        if leased.is_none() {
-            keyed_usage.usage().entries(moment).for_each(add);
+        let mut slots = 0..if leased.is_none() { VISITED_SLOTS } else { 0 };
+        while !slots.is_empty() {
+            let keyed_usage = self.keyed_usage.lock();
+            keyed_usage.usage().entries(moment, slots.clone()).for_each(&mut visit);
+            slots = slots.end..keyed_usage.usage().slots().min(slots.end + VISITED_SLOTS);
         }
-        (top, keyed_usage.usage().replaced(moment))
+    }
+
+    /// Returns the number of keys that took the place of others in what counts now.
+    pub(super) fn replaced_keys(&self, state: &QuotaState) -> u32 {
+        let keyed_usage = self.keyed_usage.lock();
+        keyed_usage.usage().replaced(moment(&keyed_usage, state))
     }
 
     /// Returns the units of a key in the current window, of which it may use `limit`.

@@ -51,25 +51,6 @@ pub struct QuotaView {
     pub by_class: Vec<ClassView>,
 }
 
-/// Snapshot of a quota with budgets.
-#[derive(Clone, Debug)]
-pub struct BudgetView {
-    /// Name of the quota.
-    pub name: String,
-    /// Limit of a key that has no other, in units.
-    pub limit: Units,
-    /// False in shadow mode.
-    pub enforce: bool,
-    /// Number of keys with usage in the window.
-    pub keys: usize,
-    /// Units that all keys together have used.
-    pub used: Units,
-    /// End of the window.
-    pub window_end: Timestamp,
-    /// False while usage cannot be written to the state directory, so that requests are refused.
-    pub is_recorded: bool,
-}
-
 /// Usage of one budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BudgetUsage {
@@ -172,22 +153,12 @@ impl Admission {
         &self.engine
     }
 
-    /// Returns snapshots of the quotas with budgets, in the order of the configuration.
-    pub fn budgets(&self, now: Timestamp) -> Vec<BudgetView> {
+    /// Returns the name of a quota with budgets whose usage cannot be written to the state directory, so that its requests are
+    /// refused; `None` if there is none.
+    pub fn unrecorded_budget(&self, now: Timestamp) -> Option<&str> {
+        let is_unrecorded = |counter: &&Arc<QuotaCounter>| !counter.is_recorded(&counter.lock_at(now));
         let with_budgets = self.counters.iter().zip(&self.rules.quotas).filter(|(_, quota)| quota.budget.is_some());
-        let view = |(counter, quota): (&Arc<QuotaCounter>, &Quota)| {
-            let state = counter.lock_at(now);
-            BudgetView {
-                name: quota.name.clone(),
-                limit: quota.limit,
-                enforce: quota.enforce,
-                keys: counter.key_count(&state),
-                used: state.used(),
-                window_end: counter.keys_renewal(&state),
-                is_recorded: counter.is_recorded(&state),
-            }
-        };
-        with_budgets.map(view).collect()
+        with_budgets.map(|(counter, _)| counter).find(is_unrecorded).map(|counter| counter.name())
     }
 
     /// Returns the quotas with a budget for each customer of a listed key, in the order of the configuration.

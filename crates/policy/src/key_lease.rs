@@ -204,11 +204,6 @@ impl KeyLeases {
         })
     }
 
-    /// Returns the number of keys that this instance has leases of in a window.
-    pub fn len(&self, window: u64) -> usize {
-        self.table(window).map_or(0, |table| table.leases.len())
-    }
-
     /// Returns the units of a key. Those of a key without a lease are unknown: none may be taken.
     pub fn balance(&self, window: u64, key: ClientKey) -> KeyBalance {
         let lease = self.table(window).and_then(|table| Some(table.leases[table.slot(key)? as usize]));

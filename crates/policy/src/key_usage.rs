@@ -11,6 +11,7 @@ use super::replaced_windows::ReplacedWindows;
 use super::units::Units;
 pub use key_windows::{KeyWindows, PARTS};
 use std::collections::HashMap;
+use std::ops::Range;
 use table::{Opening, Table};
 
 mod key_windows;
@@ -106,9 +107,9 @@ impl KeyUsage {
         self.max_keys = max_keys.clamp(1, u32::MAX as usize);
     }
 
-    /// Returns the number of keys with usage at a moment; of several parts that count then, the one with most keys.
-    pub fn len(&self, moment: u64) -> usize {
-        self.in_reach(moment).map(|table| table.entries.len()).max().unwrap_or_default()
+    /// Returns the number of entries of the table with most entries.
+    pub fn slots(&self) -> usize {
+        self.tables.iter().flatten().map(|table| table.entries.len()).max().unwrap_or_default()
     }
 
     /// Returns the number of keys that took the place of others in what counts at a moment.
@@ -162,7 +163,7 @@ impl KeyUsage {
         };
         let mut merged = Table::default();
         merged.floor = floor;
-        for key in self.keys(moment) {
+        for key in self.keys(moment, 0..self.slots()) {
             let counts = |table: &&Table| match table.slot(key) {
                 Some(slot) => self.counts(table.start(slot), moment),
                 None => true,
@@ -180,9 +181,8 @@ impl KeyUsage {
 
     /// Iterates over all entries, in the order of their places.
     pub fn records(&self) -> impl Iterator<Item = ChangedEntry> {
-        let slots = self.tables.iter().flatten().map(|table| table.entries.len()).max().unwrap_or_default();
         let tables = self.tables.len() as u8;
-        let places = (0..slots as u32).flat_map(move |slot| (0..tables).map(move |table| Place { table, slot }));
+        let places = (0..self.slots() as u32).flat_map(move |slot| (0..tables).map(move |table| Place { table, slot }));
         places.filter_map(|place| self.record(place))
     }
 
@@ -191,20 +191,24 @@ impl KeyUsage {
         self.tables.get(usize::from(place.table))?.as_ref()?.record(place)
     }
 
-    /// Iterates over the keys with usage that counts at a moment.
-    pub fn entries(&self, moment: u64) -> impl Iterator<Item = KeyEntry> {
+    /// Iterates over the keys with usage that counts at a moment, each once: those whose entries have a number in `slots`, which is
+    /// below [`Self::slots`].
+    pub fn entries(&self, moment: u64, slots: Range<usize>) -> impl Iterator<Item = KeyEntry> {
         let entry = move |key| KeyEntry { key, used: self.counted(moment, key) };
-        self.keys(moment).filter(move |key| !self.windows.open_by_key() || self.open(moment, *key).is_some()).map(entry)
+        self.keys(moment, slots)
+            .filter(move |key| !self.windows.open_by_key() || self.open(moment, *key).is_some())
+            .map(entry)
     }
 
-    /// Iterates over the keys with an entry in any table that may count at a moment, each once.
-    fn keys(&self, moment: u64) -> impl Iterator<Item = ClientKey> {
+    /// Iterates over the keys with an entry in any table that may count at a moment, each once, by the number of the first one.
+    fn keys(&self, moment: u64, slots: Range<usize>) -> impl Iterator<Item = ClientKey> {
         let tables: Vec<&Table> = self.in_reach(moment).collect();
         (0..tables.len()).flat_map(move |number| {
             let earlier: Vec<&Table> = tables[..number].to_vec();
             let is_first = move |key: &ClientKey| earlier.iter().all(|table| table.slot(*key).is_none());
             let table: &Table = tables[number];
-            table.entries.iter().map(|entry| entry.key).filter(is_first)
+            let entries = table.entries.iter().skip(slots.start).take(slots.len());
+            entries.map(|entry| entry.key).filter(is_first)
         })
     }
 

@@ -132,7 +132,7 @@ function budgetCard(budget, state) {
   ], budget.top, { key: ({ key: name }) => name });
   return h('div', { class: 'card', key: `budget ${budget.name}` },
     h('h3', {}, budget.name, h('span', {}, `${budget.enforce ? '' : 'shadow mode, '}until ${moment(budget.window_end, state.time)}`)),
-    h('p', {}, `A budget for each key: ${number(budget.keys)} of at most ${number(budget.max_keys)} keys have used ${number(budget.used)} units.`),
+    h('p', {}, `A budget for each key: keys: ${number(budget.keys)}, used: ${number(budget.used)} units, max_keys: ${number(budget.max_keys)}.`),
     budget.replaced > 0 ? h('p', { class: 'bad' }, `${number(budget.replaced)} further keys took the place of others: max_keys is too low.`) : null,
     budget.top.length > 0 ? rows : null);
 }

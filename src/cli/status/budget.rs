@@ -15,9 +15,10 @@ fn block(budget: &BudgetDocument, now: &str, view: &View) -> String {
     let until = view.local_exactly(window_end, Some(now));
     let shadow = if *enforce { "" } else { ", shadow mode" };
     let name = view.color.bold(name);
+    let noun = if *keys == 1 { "key has" } else { "keys have" };
     let [keys, max_keys] = [keys, max_keys].map(|count| group_digits(*count as u64));
     let mut text = format!("{name}  a budget for each key, until {until}{shadow}\n");
-    text.push_str(&format!("  {keys} of at most {max_keys} keys have used {used} {}\n", used.noun()));
+    text.push_str(&format!("  {keys} {noun} used {used} {}, max_keys: {max_keys}\n", used.noun()));
     if *replaced > 0 {
         let count = group_digits(u64::from(*replaced));
         let warning = format!("{count} further keys took the place of others; write a higher max_keys");
@@ -51,7 +52,7 @@ mod tests {
         let state: StateDocument = serde_json::from_value(state).expect("a state");
         let view = View { width: 80, color: ColorMode::Plain, zone: TimeZone::UTC };
         let expected = "customer  a budget for each key, until 23:00\n\
-                        \x20 1,200 of at most 100,000 keys have used 7,000 units\n\
+                        \x20 1,200 keys have used 7,000 units, max_keys: 100,000\n\
                         \x20 3 further keys took the place of others; write a higher max_keys\n\
                         \x20   acme         6,500.5  of 500,000\n\
                         \x20   203.0.113.7       12\n";

@@ -511,7 +511,8 @@ mod tests {
         fs::write(file_path(dir.path()), b"keys\0\0\0\x04................").expect("the file can be written");
         let (_, read, warnings) = open(dir.path(), 9);
         assert!(
-            warnings[0].contains("not a file of this version or an earlier one") && read.len(WINDOW) == 0,
+            warnings[0].contains("not a file of this version or an earlier one")
+                && read.entries(WINDOW, 0..read.slots()).count() == 0,
             "{warnings:?}"
         );
     }
@@ -527,12 +528,12 @@ mod tests {
             file.write(&usage.reserve(WINDOW + 1, key(number), units(1))).expect("the disk has room");
         }
         let (file, mut usage, _) = open(dir.path(), 100);
-        assert_eq!((usage.len(WINDOW + 1), usage.used(WINDOW + 1, key(20))), (10, Units::ZERO));
+        assert_eq!((usage.entries(WINDOW + 1, 0..20).count(), usage.used(WINDOW + 1, key(20))), (10, Units::ZERO));
         file.write(&usage.reserve(WINDOW + 1, key(20), units(3))).expect("the disk has room");
         file.write(&usage.reserve(WINDOW + 2, key(0), units(8))).expect("the disk has room");
         let (_, usage, _) = open(dir.path(), 4);
         assert!(usage.is_forgotten(WINDOW), "it made room for another one");
-        assert_eq!([WINDOW + 1, WINDOW + 2].map(|window| usage.len(window)), [11, 1]);
+        assert_eq!([WINDOW + 1, WINDOW + 2].map(|window| usage.entries(window, 0..20).count()), [11, 1]);
         assert_eq!(usage.used(WINDOW + 2, key(0)), units(8));
         assert!((0..10).all(|number| usage.used(WINDOW + 1, key(number)) == units(1)));
         assert_eq!(usage.used(WINDOW + 1, key(20)), units(3));
@@ -568,7 +569,7 @@ mod tests {
         assert!(warnings[0].starts_with("1 records of"), "{warnings:?}");
         fs::write(&path, "something else").expect("the disk has room");
         let (_, restored, warnings) = open(dir.path(), 10);
-        assert_eq!(restored.len(WINDOW), 0);
+        assert_eq!(restored.entries(WINDOW, 0..restored.slots()).count(), 0);
         assert!(warnings[0].contains("is unusable") && warnings[0].contains("the file is now"), "{warnings:?}");
     }
 
@@ -598,7 +599,7 @@ mod tests {
             assert_eq!(warnings[0].contains("is truncated by"), is_cut, "{warnings:?}");
             assert_eq!(warnings[0].contains("is unusable"), !is_cut, "{warnings:?}");
             let whole = length.saturating_sub(HEADER_LEN).div_ceil(RECORD_LEN);
-            assert!(restored.len(WINDOW) <= whole);
+            assert!(restored.entries(WINDOW, 0..restored.slots()).count() <= whole);
         }
         fs::write(&path, &content).expect("the disk has room");
         assert_eq!(open(dir.path(), 10).2, [""; 0]);
@@ -614,7 +615,7 @@ mod tests {
             fs::write(&path, &damaged).expect("the disk has room");
             let (_, restored, warnings) = open(dir.path(), 10);
             assert!(warnings.len() == 1 && warnings[0].contains("records of"), "{warnings:?}");
-            assert_eq!(restored.len(WINDOW), left);
+            assert_eq!(restored.entries(WINDOW, 0..restored.slots()).count(), left);
         }
     }
 

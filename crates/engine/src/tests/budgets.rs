@@ -80,8 +80,8 @@ fn each_key_spends_its_own_limit_and_no_more() {
     assert_eq!(refused.verdict.refusal().map(|refusal| refusal.reason), Some(Reason::Quota));
     let usage = refused.quota_usage[0];
     assert_eq!((usage.used, usage.remaining), (units(10), Units::ZERO));
-    let views = admission.budgets(NOON);
-    assert_eq!((views[0].keys, views[0].used), (3, units(29)));
+    let entries = &admission.budget_entries(0, NOON)[0];
+    assert_eq!((entries.keys, entries.used), (3, units(29)));
     assert!(admission.quotas(NOON).is_empty());
     let usage = admission.budget_usage(QuotaId(0), ClassId(1), customer(2).customer, NOON).expect("it has budgets");
     assert_eq!((usage.used, usage.limit), (units(15), units(15)));
@@ -143,7 +143,7 @@ fn actual_cost_replaces_the_expected_one() {
 fn next_window_begins_without_usage() {
     let admission = admission_of(vec![with_budgets(budget(BudgetKey::Customer, 100))], &[(0, 1)]);
     assert_eq!(admitted(&admission, customer(1), ClassId(0), 20), 10);
-    let end = admission.budgets(NOON)[0].window_end;
+    let end = admission.budget_entries(0, NOON)[0].window_end;
     let usage = admission.budget_usage(QuotaId(0), ClassId(0), customer(1).customer, end);
     assert_eq!(usage.expect("it has budgets").used, Units::ZERO);
 }
@@ -158,7 +158,7 @@ fn clock_that_ran_ahead_and_is_set_back_gives_no_units_back() {
         usage.limit.saturating_sub(usage.used).floor()
     };
     assert_eq!(admitted(&admission, customer(1), ClassId(0), 7), 7);
-    let window_after = |now| admission.budgets(now)[0].window_end;
+    let window_after = |now| admission.budget_entries(0, now)[0].window_end;
     let next = window_after(NOON);
     let last = window_after(next);
     for (now, expected) in [(next, LIMIT), (NOON, LIMIT - 7), (last, LIMIT), (next, LIMIT)] {
@@ -254,6 +254,26 @@ fn keys_with_most_usage_are_those_of_all_parts() {
         let entries = &admission.budget_entries(2, Timestamp(NOON.0 + 6 * 3_600_000_000_000))[0];
         assert_eq!(entries.top[0].used.floor(), 3, "{entries:?}");
         assert_eq!((entries.top.len(), entries.top[1].used.floor()), (2, 1));
+        assert_eq!((entries.keys, entries.used.floor()), (3, 5));
+    }
+}
+
+#[test]
+fn sum_and_number_of_keys_are_those_of_all_keys_that_count() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    for (name, window) in [("a", fixed(24)), ("b", sliding(12)), ("c", first_use(12))] {
+        let quota =
+            || Quota { name: name.into(), window: window.clone(), ..with_budgets(budget(BudgetKey::Customer, 5000)) };
+        let admission = started(dir.path(), quota());
+        let of_all = |admission: &Admission, hours: u64| {
+            let entries = &admission.budget_entries(5, Timestamp(NOON.0 + hours * 3_600_000_000_000))[0];
+            (entries.keys, entries.used.floor(), entries.top.len())
+        };
+        (0..2500).for_each(|number| assert_eq!(admitted(&admission, customer(number), ClassId(0), 2), 2));
+        assert_eq!(of_all(&admission, 0), (2500, 5000, 5), "{name}");
+        let restarted = started(dir.path(), quota());
+        assert_eq!(of_all(&restarted, 0), (2500, 5000, 5), "{name} after a restart");
+        assert_eq!(of_all(&restarted, 36), (0, 0, 0), "{name} after the end");
     }
 }
 
@@ -343,7 +363,7 @@ fn quota_that_a_reload_adds_admits_nothing_until_it_is_recorded() {
     let admission = reloaded(&admission, quota.clone());
     let refused = decide(&admission, customer(1), ClassId(0));
     assert_eq!(refused.verdict.refusal().map(|refusal| refusal.reason), Some(Reason::Ledger));
-    assert!(!admission.budgets(NOON)[0].is_recorded);
+    assert_eq!(admission.unrecorded_budget(NOON), Some("customer"));
     let charge = admission.unexpected_permit(customer(1), ClassId(0), QuotaId(0), NOON);
     charge.settle(|_, _| Units::from_whole(2));
     let counter = &admission.counters()[0];
@@ -404,10 +424,10 @@ fn nothing_is_admitted_that_cannot_be_recorded() {
     assert_eq!(admitted(&admission, customer(1), ClassId(0), 5), 1);
     let refused = decide(&admission, customer(2), ClassId(0));
     assert_eq!(refused.verdict.refusal().map(|refusal| refusal.reason), Some(Reason::Ledger));
-    assert!(!admission.budgets(NOON)[0].is_recorded);
+    assert_eq!(admission.unrecorded_budget(NOON), Some("customer"));
     admission.counters()[0].replace_key_file(file.expect("a file was open"));
     assert_eq!(admitted(&admission, customer(1), ClassId(0), 20), 9);
-    assert!(admission.budgets(NOON)[0].is_recorded);
+    assert_eq!(admission.unrecorded_budget(NOON), None);
 }
 
 #[test]

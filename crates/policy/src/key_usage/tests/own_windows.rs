@@ -1,7 +1,7 @@
 //! Windows that slide, and windows that keys open.
 
 use super::super::*;
-use super::{client, units};
+use super::{client, len, units};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -48,7 +48,28 @@ fn each_key_opens_its_window_by_its_first_charge() {
     let ends = |number, moment| usage.renewal(moment, client(number), Units::ZERO).map(|time| time.0);
     assert_eq!(ends(1, start + 900), Some(start + LENGTH));
     assert_eq!(ends(3, start + 900), Some(start + 900 + LENGTH), "it would open now");
-    assert_eq!(usage.entries(start + LENGTH).map(|entry| entry.used.floor()).collect::<Vec<_>>(), [5]);
+    assert_eq!(usage.entries(start + LENGTH, 0..8).map(|entry| entry.used.floor()).collect::<Vec<_>>(), [5]);
+}
+
+#[test]
+fn keys_that_are_visited_in_steps_are_those_that_count() {
+    for windows in [SLIDING, FIRST_USE] {
+        let mut usage = KeyUsage::new(windows, 100);
+        let start = 100 * LENGTH;
+        // Each key is in several parts, by other numbers; of the first twenty, nothing counts at the end.
+        for number in (0..60).chain((20..80).rev()) {
+            let part = if number < 20 { 0 } else { 8 * PART };
+            usage.reserve(start + part, client(number), units(1));
+        }
+        usage.reserve(start + 9 * PART, client(79), units(5));
+        let moment = start + LENGTH + 2 * PART;
+        let steps = (0..usage.slots()).step_by(7).flat_map(|slot| usage.entries(moment, slot..slot + 7));
+        let mut entries: Vec<_> = steps.map(|entry| (entry.key.to_u64(), entry.used.floor())).collect();
+        entries.sort_unstable();
+        let used = |number| if number == 79 { 6 } else { 1 + u64::from(number < 60) };
+        let expected: Vec<_> = (20..80).map(|number| (client(number).to_u64(), used(number))).collect();
+        assert_eq!(entries, expected, "{windows:?}");
+    }
 }
 
 #[test]
@@ -112,7 +133,7 @@ fn made_up_keys_take_no_units_of_customers_whose_windows_are_their_own() {
             let moment = start + number * LENGTH / 200_000;
             let window = usage.reserve(moment, key(1_000_000 + number), units(1)).window;
             usage.settle(window, key(1_000_000 + number), units(1), units(1));
-            assert!(usage.len(moment) <= 1000);
+            assert!(len(&usage, moment) <= 1000);
         }
         let end = start + LENGTH / 2;
         let begins_with = usage.used(end, key(999_999_999));
