@@ -128,9 +128,10 @@ pub struct BudgetDocument {
     pub replaced: u32,
     /// Settled plus reserved units of these keys.
     pub used: Amount,
-    /// End of the window: the time at which the open windows of all keys have ended; of a sliding one, at which units come back.
-    #[schemars(with = "Time")]
-    pub window_end: String,
+    /// End of the window: the time at which the open windows of all keys have ended; of a sliding one, at which the first units come
+    /// back. It is null if no window of a key is open, or nothing is used of a sliding one.
+    #[schemars(with = "Option<Time>")]
+    pub window_end: Option<String>,
     /// The five keys that have used most.
     pub top: Vec<BudgetKeyDocument>,
 }

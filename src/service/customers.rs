@@ -46,7 +46,7 @@ impl ServiceState {
             max_keys: quota.budget.as_ref().map_or(0, |budget| budget.max_keys),
             replaced: entries.replaced,
             used: entries.used.into(),
-            window_end: rfc3339(entries.window_end),
+            window_end: entries.window_end.map(rfc3339),
             top: entries.top.iter().map(top).collect(),
         }
     }

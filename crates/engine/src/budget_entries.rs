@@ -19,8 +19,9 @@ pub struct BudgetEntries {
     pub replaced: u32,
     /// Settled plus reserved units of all keys.
     pub used: Units,
-    /// End of the window.
-    pub window_end: Timestamp,
+    /// End of the window, or of all that keys have opened; of a sliding one, the time at which the first units come back. `None` if
+    /// nothing counts in windows of keys or sliding ones.
+    pub window_end: Option<Timestamp>,
 }
 
 /// Usage by key in a window that has ended, or in a part of a sliding window.

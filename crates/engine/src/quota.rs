@@ -229,11 +229,14 @@ impl QuotaCounter {
     }
 
     /// Returns the time at which the usage of all keys that counts now does so no more, or that of the first does so no more if it
-    /// slides.
-    pub(super) fn keys_renewal(&self, state: &QuotaState) -> Timestamp {
-        match self.keyed_usage.lock().usage().windows() {
-            KeyWindows::FirstUse { length } => state.latest_time() + length,
-            KeyWindows::OfQuota | KeyWindows::Sliding { .. } => state.resets_at(),
+    /// slides; `None` if nothing counts in windows that slide or that keys open.
+    pub(super) fn keys_renewal(&self, state: &QuotaState) -> Option<Timestamp> {
+        let keyed_usage = self.keyed_usage.lock();
+        match keyed_usage.usage().windows() {
+            KeyWindows::OfQuota => Some(state.resets_at()),
+            KeyWindows::FirstUse { .. } | KeyWindows::Sliding { .. } => {
+                keyed_usage.usage().keys_renewal(moment(&keyed_usage, state))
+            }
         }
     }
 

@@ -280,6 +280,24 @@ impl KeyUsage {
         }
     }
 
+    /// Returns the time at which the windows that keys have opened have all ended, or the first units of a sliding one come back;
+    /// `None` if nothing counts at a moment, and for windows of the quota.
+    pub fn keys_renewal(&self, moment: u64) -> Option<Timestamp> {
+        match self.windows {
+            KeyWindows::OfQuota => None,
+            KeyWindows::Sliding { .. } => {
+                let is_used = |table: &&Table| table.entries.iter().any(|entry| !entry.used.is_zero());
+                let earliest = self.in_reach(moment).filter(is_used).map(|table| table.window).min()?;
+                Some(self.windows.expiry(earliest))
+            }
+            KeyWindows::FirstUse { .. } => {
+                let slots = |table: &Table| 0..table.entries.len() as u32;
+                let starts = self.in_reach(moment).flat_map(|table| slots(table).map(move |slot| table.start(slot)));
+                Some(self.windows.span(starts.filter(|&start| self.counts(start, moment)).max()?)?.end)
+            }
+        }
+    }
+
     /// Returns the time at which a client has used at most `goal` of `limit`, as [`Self::used_by_client`] counts it; `None` for
     /// windows of the quota.
     pub fn client_renewal(&self, moment: u64, client: ClientKey, limit: Units, goal: Units) -> Option<Timestamp> {

@@ -130,8 +130,9 @@ function budgetCard(budget, state) {
     ['used', ({ used }) => number(used), 'number'],
     ['limit', ({ limit }) => (limit === null ? '' : number(limit)), 'number'],
   ], budget.top, { key: ({ key: name }) => name });
+  const notes = [budget.enforce ? null : 'shadow mode', budget.window_end ? `until ${moment(budget.window_end, state.time)}` : null];
   return h('div', { class: 'card', key: `budget ${budget.name}` },
-    h('h3', {}, budget.name, h('span', {}, `${budget.enforce ? '' : 'shadow mode, '}until ${moment(budget.window_end, state.time)}`)),
+    h('h3', {}, budget.name, h('span', {}, notes.filter(Boolean).join(', '))),
     h('p', {}, `A budget for each key: keys: ${number(budget.keys)}, used: ${number(budget.used)} units, max_keys: ${number(budget.max_keys)}.`),
     budget.replaced > 0 ? h('p', { class: 'bad' }, `${number(budget.replaced)} further keys took the place of others: max_keys is too low.`) : null,
     budget.top.length > 0 ? rows : null);

@@ -12,12 +12,13 @@ pub(super) fn budgets(state: &StateDocument, view: &View) -> String {
 
 fn block(budget: &BudgetDocument, now: &str, view: &View) -> String {
     let BudgetDocument { name, enforce, keys, max_keys, replaced, used, window_end, top } = budget;
-    let until = view.local_exactly(window_end, Some(now));
+    let until =
+        window_end.as_ref().map_or(String::new(), |end| format!(", until {}", view.local_exactly(end, Some(now))));
     let shadow = if *enforce { "" } else { ", shadow mode" };
     let name = view.color.bold(name);
     let noun = if *keys == 1 { "key has" } else { "keys have" };
     let [keys, max_keys] = [keys, max_keys].map(|count| group_digits(*count as u64));
-    let mut text = format!("{name}  a budget for each key, until {until}{shadow}\n");
+    let mut text = format!("{name}  a budget for each key{until}{shadow}\n");
     text.push_str(&format!("  {keys} {noun} used {used} {}, max_keys: {max_keys}\n", used.noun()));
     if *replaced > 0 {
         let count = group_digits(u64::from(*replaced));
@@ -49,7 +50,7 @@ mod tests {
                 "top": [{"key": "acme", "used": 6500.5, "limit": 500_000}, {"key": "203.0.113.7", "used": 12, "limit": null}],
             }],
         });
-        let state: StateDocument = serde_json::from_value(state).expect("a state");
+        let mut state: StateDocument = serde_json::from_value(state).expect("a state");
         let view = View { width: 80, color: ColorMode::Plain, zone: TimeZone::UTC };
         let expected = "customer  a budget for each key, until 23:00\n\
                         \x20 1,200 keys have used 7,000 units, max_keys: 100,000\n\
@@ -57,6 +58,8 @@ mod tests {
                         \x20   acme         6,500.5  of 500,000\n\
                         \x20   203.0.113.7       12\n";
         assert_eq!(budgets(&state, &view), expected);
+        state.budgets[0].window_end = None;
+        assert!(budgets(&state, &view).starts_with("customer  a budget for each key\n"), "no window is open");
         assert_eq!(budgets(&StateDocument::default(), &view), "");
     }
 }

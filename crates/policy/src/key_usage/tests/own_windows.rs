@@ -52,6 +52,29 @@ fn each_key_opens_its_window_by_its_first_charge() {
 }
 
 #[test]
+fn renewal_of_all_keys_is_that_of_the_first_units_or_of_the_last_window() {
+    let start = 100 * LENGTH + 7;
+    let renewals = |windows| {
+        let mut usage = KeyUsage::new(windows, 8);
+        let none = usage.keys_renewal(start);
+        let unsent = usage.reserve(start, client(1), units(2)).window;
+        usage.settle(unsent, client(1), units(2), Units::ZERO);
+        usage.reserve(start + 2 * PART, client(2), units(1));
+        usage.reserve(start + 5 * PART, client(3), units(1));
+        let of_customer = usage.renewal(start + 5 * PART, client(2), Units::ZERO);
+        let of_all = [6 * PART, LENGTH + 4 * PART, 3 * LENGTH].map(|later| usage.keys_renewal(start + later));
+        (none, of_customer, of_all.map(|time| time.map(|time| time.0 - start)))
+    };
+    let (none, of_customer, of_all) = renewals(SLIDING);
+    let first = LENGTH + 3 * PART - 7;
+    assert_eq!((none, of_customer), (None, Some(Timestamp(start + first))));
+    assert_eq!(of_all, [Some(first), Some(first + 3 * PART), None]);
+    let (none, _, of_all) = renewals(FIRST_USE);
+    let last = LENGTH + 5 * PART;
+    assert_eq!((none, of_all), (None, [Some(last), Some(last), None]));
+}
+
+#[test]
 fn keys_that_are_visited_in_steps_are_those_that_count() {
     for windows in [SLIDING, FIRST_USE] {
         let mut usage = KeyUsage::new(windows, 100);
