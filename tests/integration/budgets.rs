@@ -138,9 +138,18 @@ fn limit_of_a_key_is_explained_and_usage_of_budgets_cannot_be_set() {
         assert_eq!(shown.code, 0, "{}", shown.errors);
         shown.output
     };
-    for (key, used, refused) in
-        [(ACME, 1, false), (ACME, 2, true), (TRIAL, 1, false), ("unknown", 2, false), ("unknown", 3, true)]
-    {
+    // 100% is of the limit of the key, and each amount is at most the largest limit, 5.
+    for (key, used, refused) in [
+        (ACME, "1", false),
+        (ACME, "2", true),
+        (ACME, "50%", false),
+        (ACME, "100%", true),
+        (TRIAL, "1", false),
+        ("unknown", "2", false),
+        ("unknown", "3", true),
+        ("unknown", "5", true),
+        ("unknown", "100%", true),
+    ] {
         let output = explain(key, &format!("customer={used}"));
         assert_eq!(output.contains("429"), refused, "{key} {used}: {output}");
     }

@@ -18,7 +18,7 @@ use tidegate_crawlers::verify::OperatorTable;
 use tidegate_policy::Units;
 use tidegate_policy::address_lists::AddressLists;
 use tidegate_replay::explain::{
-    ChangeKind, Environment, Explanation, HypotheticalRequest, Stage, StepResult, Verdict, explain,
+    AssumedUsage, ChangeKind, Environment, Explanation, HypotheticalRequest, Stage, StepResult, Verdict, explain,
 };
 use tidegate_replay::terminal::ColorMode;
 
@@ -248,7 +248,10 @@ impl ExplainFixture {
             url: format!("http://example.com{path}").parse().expect("a URL"),
             headers: sent,
             at: NOON,
-            used: used.iter().map(|&(name, used)| (name.to_owned(), Units::from_whole(used.into()))).collect(),
+            used: used
+                .iter()
+                .map(|&(name, used)| (name.to_owned(), AssumedUsage::Units(Units::from_whole(used.into()))))
+                .collect(),
         };
         explain(&request.into_input(environment).expect("valid path"))
     }

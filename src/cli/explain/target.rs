@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 use tidegate_policy::own_hosts::without_last_dot;
 use tidegate_policy::tier::Share;
 use tidegate_policy::{Timestamp, Units};
-use tidegate_replay::explain::{Environment, HypotheticalRequest};
+use tidegate_replay::explain::{AssumedUsage, Environment, HypotheticalRequest};
 
 /// The decision or request to explain.
 pub(super) enum ExplainTarget {
@@ -120,7 +120,7 @@ pub(super) fn hypothetical(
 pub(super) fn parse_used_options(
     args: &ExplainArgs,
     environment: Environment<'_>,
-) -> Result<Vec<(String, Units)>, String> {
+) -> Result<Vec<(String, AssumedUsage)>, String> {
     let (mut parsed, mut errors) = (Vec::new(), Vec::new());
     for text in &args.used {
         match parse_used(text, environment) {
@@ -137,7 +137,7 @@ fn parse_header(text: &str) -> Option<(HeaderName, HeaderValue)> {
 }
 
 /// Parses a value such as `api=5000` or `api=50%`.
-fn parse_used(text: &str, environment: Environment<'_>) -> Result<(String, Units), String> {
+fn parse_used(text: &str, environment: Environment<'_>) -> Result<(String, AssumedUsage), String> {
     let quotas = &environment.settings.rules.quotas;
     let name = text.split('=').next().unwrap_or_default();
     let Some(quota) = quotas.iter().find(|quota| quota.name == name) else {
@@ -148,19 +148,21 @@ fn parse_used(text: &str, environment: Environment<'_>) -> Result<(String, Units
     };
     let amount = &text[name.len()..];
     let amount = amount.strip_prefix('=').unwrap_or_default();
-    let units = match amount.strip_suffix('%') {
-        Some(percent) => percent.parse::<Units>().map(|percent| percent_of(percent, quota.limit)),
-        None => amount.parse::<Units>(),
+    let highest = quota.budget.as_ref().map_or(quota.limit, |budget| budget.highest_limit(quota.limit));
+    let used = match amount.strip_suffix('%') {
+        Some(percent) => percent.parse::<Units>().map(|percent| AssumedUsage::Share(share(percent))),
+        None => amount.parse::<Units>().map(AssumedUsage::Units),
     };
-    match units {
-        Ok(units) if units <= quota.limit || !quota.enforce => Ok((quota.name.clone(), units)),
-        Ok(units) => Err(format!("{units} exceeds the limit of {name}; write at most {name}={}", quota.limit)),
+    match used {
+        Ok(AssumedUsage::Units(units)) if units > highest && quota.enforce => {
+            Err(format!("{units} exceeds the limit of {name}; write at most {name}={highest}"))
+        }
+        Ok(used) => Ok((quota.name.clone(), used)),
         Err(_) => Err(format!("found {text:?}; write {name}=500 or {name}=50%")),
     }
 }
 
-/// Returns `percent` percent of `limit`, at most `limit`.
-fn percent_of(percent: Units, limit: Units) -> Units {
-    let millionths = u32::try_from(percent.milli().saturating_mul(10)).unwrap_or(u32::MAX);
-    Share::from_millionths(millionths).of_units(limit)
+/// Returns the share of `percent`, at most all.
+fn share(percent: Units) -> Share {
+    Share::from_millionths(u32::try_from(percent.milli().saturating_mul(10)).unwrap_or(u32::MAX))
 }

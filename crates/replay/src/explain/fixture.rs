@@ -1,6 +1,6 @@
 //! Fixture of the tests: a policy, and inputs of explanations under it.
 
-use super::{Environment, ExplainInput, HypotheticalRequest, Stage, Step, explain, input_from_log};
+use super::{AssumedUsage, Environment, ExplainInput, HypotheticalRequest, Stage, Step, explain, input_from_log};
 use crate::log::LogLine;
 use http::{HeaderMap, Method, header};
 use serde_json::{Value, json};
@@ -83,7 +83,7 @@ impl PolicyFixture {
             url: path.parse().expect("a path"),
             headers: HeaderMap::from_iter([(header::USER_AGENT, user_agent.parse().expect("a header value"))]),
             at: NOON,
-            used: vec![("api".to_owned(), Units::from_whole(used))],
+            used: vec![("api".to_owned(), AssumedUsage::Units(Units::from_whole(used)))],
         };
         request.into_input(self.environment()).expect("a valid path")
     }

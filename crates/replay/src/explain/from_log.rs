@@ -1,5 +1,6 @@
 //! Explanation input from a line of the gateway's own log, which contains everything that the decision used.
 
+use super::assumed_usage::AssumedUsage;
 use super::copy_use::CopyUse;
 use super::environment::Environment;
 use super::input::{ExplainInput, RequestAttributes};
@@ -66,7 +67,8 @@ fn restore_logged_state<'a>(
     let usage = |quota: &str| native.quotas.iter().find(|usage| usage.quota == quota);
     let taken_before = |quota: &str| {
         let usage = usage(quota)?;
-        Some(if decision.was_charged() { usage.used.saturating_sub(usage.cost) } else { usage.used })
+        let used = if decision.was_charged() { usage.used.saturating_sub(usage.cost) } else { usage.used };
+        Some(AssumedUsage::Units(used))
     };
     let rules = input.environment.rules();
     let learned = native.quotas.iter().filter_map(|usage| {

@@ -1,5 +1,6 @@
 //! Hypothetical requests, given by their attributes instead of a log line.
 
+use super::assumed_usage::AssumedUsage;
 use super::environment::Environment;
 use super::input::{ExplainInput, RequestAttributes};
 use http::{HeaderMap, Method, Uri, header};
@@ -17,7 +18,7 @@ use tidegate_policy::path::{Ambiguity, PathError, PathReadings, resolved};
 use tidegate_policy::purpose::Purpose;
 use tidegate_policy::route::normalize_host;
 use tidegate_policy::session::Session;
-use tidegate_policy::{Claim, ClassId, ClientEvidence, ClientFacts, OperatorId, Proof, Signature, Timestamp, Units};
+use tidegate_policy::{Claim, ClassId, ClientEvidence, ClientFacts, OperatorId, Proof, Signature, Timestamp};
 
 /// A hypothetical request, and the quota usage at its arrival.
 #[derive(Clone, Debug)]
@@ -32,8 +33,8 @@ pub struct HypotheticalRequest {
     pub headers: HeaderMap,
     /// Time of arrival.
     pub at: Timestamp,
-    /// Used units by quota name; quotas that are not listed are unused.
-    pub used: Vec<(String, Units)>,
+    /// Usage by quota name; quotas that are not listed are unused.
+    pub used: Vec<(String, AssumedUsage)>,
 }
 
 /// Reason for which the gateway rejects a hypothetical request.

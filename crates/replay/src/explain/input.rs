@@ -1,5 +1,6 @@
 //! Input of an explanation: one request and everything that the rules read about it.
 
+use super::assumed_usage::AssumedUsage;
 use super::copy_use::{CopyEffect, CopyUse};
 use super::environment::Environment;
 use super::explanation::RequestSummary;
@@ -16,6 +17,7 @@ use tidegate_policy::budget::Payer;
 use tidegate_policy::cost::Cost;
 use tidegate_policy::crawler_guard::GuardState;
 use tidegate_policy::decide::{CheckObserver, DecisionRequest, QuotaSnapshot, decide_observed};
+use tidegate_policy::key_usage::KeyUsage;
 use tidegate_policy::pacing::bucket::PacingAllowance;
 use tidegate_policy::pacing::{Pacing, PlanSnapshot};
 use tidegate_policy::path::resolved;
@@ -157,21 +159,21 @@ impl<'a> ExplainInput<'a> {
     }
 
     /// Returns the input with the usage of each quota taken from `used`; quotas for which it returns `None` are unused.
-    pub(super) fn with_used(self, used: impl Fn(&str) -> Option<Units>) -> Self {
+    pub(super) fn with_used(self, used: impl Fn(&str) -> Option<AssumedUsage>) -> Self {
         self.with_used_and_learned(used, &[])
     }
 
     /// Like [`Self::with_used`], for a request with `learned` costs in quotas in which its route has none.
     pub(super) fn with_used_and_learned(
         self,
-        used: impl Fn(&str) -> Option<Units>,
+        used: impl Fn(&str) -> Option<AssumedUsage>,
         learned: &[(QuotaId, Units)],
     ) -> Self {
         let rules = &self.environment.settings.rules;
         let admission = Engine::new(LeaseMode::Local, 1).admission(Arc::clone(rules), self.now);
         for quota in &rules.quotas {
             if let Some(used) = used(&quota.name) {
-                let _ = admission.set_used(&quota.name, used, self.now);
+                let _ = admission.set_used(&quota.name, used.of_limit(quota.limit), self.now);
             }
         }
         let views = admission.quotas(self.now);
@@ -186,8 +188,12 @@ impl<'a> ExplainInput<'a> {
             let limit = quota.limit_of(class, payer);
             let (taken, resets_at) = match views.iter().find(|view| view.name == quota.name) {
                 Some(view) => (view.used, view.window_end),
-                // A budget is that of the one who pays.
-                None => (used(&quota.name).unwrap_or_default(), quota.window.span(self.now).end),
+                // A budget is that of the one who pays. The latest time at which units come back is that of a charge just now.
+                None => {
+                    let taken = used(&quota.name).map_or(Units::ZERO, |used| used.of_limit(limit));
+                    let renewal = KeyUsage::new(quota.key_windows(), 1).renewal(self.now.0, customer, Units::ZERO);
+                    (taken, renewal.unwrap_or(quota.window.span(self.now).end))
+                }
             };
             let cost = match cost {
                 Cost::Fixed(units) => units,
@@ -300,9 +306,9 @@ impl<'a> ExplainInput<'a> {
     }
 
     /// Returns the input with the usage of those quotas replaced for which `used` returns an amount.
-    pub fn override_used(mut self, used: impl Fn(&str) -> Option<Units>) -> Self {
+    pub fn override_used(mut self, used: impl Fn(&str) -> Option<AssumedUsage>) -> Self {
         let updated = |snapshot: &QuotaSnapshot<'a>| match used(&snapshot.quota.name) {
-            Some(taken) => self.with_taken(*snapshot, taken),
+            Some(taken) => self.with_taken(*snapshot, taken.of_limit(snapshot.limit)),
             None => *snapshot,
         };
         let all = |quota_snapshots: &Vec<QuotaSnapshot<'a>>| quota_snapshots.iter().map(updated).collect::<Vec<_>>();
@@ -442,6 +448,34 @@ impl<'a> ExplainInput<'a> {
             query: query.clone(),
             client: self.client.address.to_string(),
             user_agent: String::from_utf8_lossy(user_agent).into_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{CLIENT, CURL, NOON, PolicyFixture};
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn assumed_usage_of_a_budget_is_of_the_limit_that_applies() {
+        let policy = PolicyFixture::new(
+            "quotas: { api: { per: class, limit: 3, limits: { bot: 5000 }, window: { sliding: 1h } } }\n\
+             classes: [ { name: bot, when: { kind: declared_bot } }, { name: person, when: { kind: human } } ]\n\
+             routes: [ { match: \"/item/*\", cost: { api: 1 } } ]\n",
+        );
+        for (used, expected) in [
+            (AssumedUsage::Units(Units::from_whole(4995)), 4995),
+            (AssumedUsage::Share(Share::ALL), 5000),
+            (AssumedUsage::Share(Share::from_ratio(0.5)), 2500),
+        ] {
+            let input = policy.request(CURL, CLIENT, "/item/1", 0);
+            for input in [input.clone().with_used(|_| Some(used)), input.override_used(|_| Some(used))] {
+                assert_eq!(input.quota_snapshots[0].taken, Units::from_whole(expected), "{used:?}");
+                let wait = input.quota_snapshots[0].resets_at.saturating_duration_since(NOON);
+                assert_eq!(wait, Duration::from_secs(65 * 60), "at the latest, after the window and a part of it");
+            }
         }
     }
 }

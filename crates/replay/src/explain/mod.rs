@@ -7,6 +7,7 @@
 
 mod admission;
 mod assessment;
+mod assumed_usage;
 mod cache;
 mod class;
 mod copy_use;
@@ -30,6 +31,7 @@ mod route;
 mod step;
 mod throttle;
 
+pub use assumed_usage::AssumedUsage;
 pub use environment::Environment;
 pub use explanation::{Explanation, RequestSummary, ResponseSummary, Verdict};
 pub use from_log::{NoDecisionError, input_from_log};
