@@ -176,8 +176,16 @@ fn read_cookies<'a>(line: &'a [u8], name: &[u8], values: &mut Vec<Cow<'a, [u8]>>
             is_certain |= start == 0 && !is_quoted && text == name && rest.starts_with(b"=");
             let rest = rest.trim_ascii_start();
             let value = rest.strip_prefix(b"=").unwrap_or_default().trim_ascii();
-            let unquoted = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value);
-            values.extend([value.into(), unquoted.into(), form_decoded_bytes(unquoted).into()]);
+            let cut = match value.strip_prefix(b"\"") {
+                Some(quoted) => quoted.split(|byte| *byte == b'"').next(),
+                None => value.split(|byte| is_separator(*byte)).next(),
+            };
+            // A parser that finds a cookie within a pair ends its value there, too: all values together are as long as the line.
+            let whole = (start == 0).then_some(value);
+            for value in cut.into_iter().chain(whole) {
+                let unquoted = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value);
+                values.extend([value.into(), unquoted.into(), form_decoded_bytes(unquoted).into()]);
+            }
         }
         is_quoted ^= pair.iter().filter(|byte| **byte == b'"').count() % 2 == 1;
     }
@@ -271,6 +279,8 @@ mod tests {
             (&["be%74a=1"], None),
             (&["beta=\"1\""], None),
             (&["beta=%31"], None),
+            (&["beta=1 a=b"], None),
+            (&["a=b beta=\"1\" c=d"], None),
         ] {
             let fields: Vec<_> = cookies.iter().map(|line| ("Cookie", *line)).collect();
             assert_eq!(read(&beta, &fields), is_met, "{cookies:?}");
@@ -280,6 +290,16 @@ mod tests {
             [("be_ta=", Some(true)), ("be_ta", None), ("be.ta=1", None), ("x be_ta", None), ("a=be_ta=1", Some(false))]
         {
             assert_eq!(read(&any, &[("cookie", cookies)]), is_met, "{cookies}");
+        }
+    }
+
+    #[test]
+    fn values_of_a_hostile_cookie_are_bounded_by_its_length() {
+        for part in ["beta=1 ", "beta = ", "beta,", "beta=beta ", "beta=\"", "beta=1;", " beta =1;"] {
+            let (line, mut values) = (part.repeat(10_000), Vec::new());
+            read_cookies(line.as_bytes(), b"beta", &mut values);
+            let bytes: usize = values.iter().map(|value| value.len()).sum();
+            assert!(bytes <= 6 * line.len(), "{part}: {bytes} bytes of {}", line.len());
         }
     }
 
