@@ -262,6 +262,19 @@ mod tests {
         assert_eq!(std::fs::read_dir(dir.path()).expect("read directory").count(), 2, "no draft");
     }
 
+    /// Entries that may not be added beside that of `acme`, each with the error.
+    const INVALID: [(&str, &str, &[&str], Option<&str>, &str); 9] = [
+        ("acme", "pro", &[], None, "NAME: duplicate name \"acme\""),
+        ("A b", "pro", &[], None, "NAME: invalid name \"A b\""),
+        ("a", "none", &[], None, "--class: unknown class \"none\""),
+        ("a", "pro", &["0"], None, "--limit: found 0"),
+        ("a", "pro", &["none=1"], None, "--limit: unknown quota \"none\""),
+        ("a", "pro", &["1e400"], None, "--limit: found \"1e400\", needs an amount"),
+        ("a", "pro", &[".inf"], None, "--limit: found \".inf\", needs an amount"),
+        ("a", "pro", &[], Some("soon"), "--expires: found \"soon\", needs a day"),
+        ("a", "pro", &[], Some("2001-01-01"), "--expires: the key would be invalid at once, because 2001-01-01"),
+    ];
+
     #[test]
     fn entry_for_a_list_in_the_configuration_is_valid() {
         let (_dir, config, _keys) = directory();
@@ -276,15 +289,7 @@ mod tests {
         };
         let added = add("other", "pro", &["7"], None).expect("a valid key");
         assert!(added.contains("\n  - { name: other, class: pro, sha256: \""), "{added}");
-        for (name, class, limits, expires, error) in [
-            ("acme", "pro", &[][..], None, "NAME: duplicate name \"acme\""),
-            ("A b", "pro", &[], None, "NAME: invalid name \"A b\""),
-            ("a", "none", &[], None, "--class: unknown class \"none\""),
-            ("a", "pro", &["0"], None, "--limit: found 0"),
-            ("a", "pro", &["none=1"], None, "--limit: unknown quota \"none\""),
-            ("a", "pro", &[], Some("soon"), "--expires: found \"soon\", needs a day"),
-            ("a", "pro", &[], Some("2001-01-01"), "--expires: the key would be invalid at once"),
-        ] {
+        for (name, class, limits, expires, error) in INVALID {
             let found = add(name, class, limits, expires).expect_err("an invalid key").to_string();
             assert!(found.starts_with(&format!("command line: {error}")), "{found}");
         }
@@ -330,17 +335,7 @@ mod tests {
         assert_eq!(settings.rules.quotas[0].budget.as_ref().expect("budgets").key_limits.len(), 2);
         let before = std::fs::read_to_string(&keys).expect("the file exists");
         assert!(before.starts_with("# keys\napi_keys:\n  - { name: acme, class: pro, sha256: \""), "{before}");
-        for (name, class, limits, expires, error) in [
-            ("acme", "pro", &[][..], None, "NAME: duplicate name \"acme\""),
-            ("A b", "pro", &[], None, "NAME: invalid name \"A b\""),
-            ("a", "none", &[], None, "--class: unknown class \"none\""),
-            ("a", "pro", &["0"], None, "--limit: found 0"),
-            ("a", "pro", &["none=1"], None, "--limit: unknown quota \"none\""),
-            ("a", "pro", &["1e400"], None, "--limit: found \"1e400\", needs an amount"),
-            ("a", "pro", &[".inf"], None, "--limit: found \".inf\", needs an amount"),
-            ("a", "pro", &[], Some("soon"), "--expires: found \"soon\", needs a day"),
-            ("a", "pro", &[], Some("2001-01-01"), "--expires: the key would be invalid at once, because 2001-01-01"),
-        ] {
+        for (name, class, limits, expires, error) in INVALID {
             let found = add(name, class, limits, expires).expect_err("an invalid key").to_string();
             assert!(found.starts_with(&format!("command line: {error}")), "{found}");
             assert_eq!(std::fs::read_to_string(&keys).expect("the file exists"), before, "the file is as it was");
