@@ -211,9 +211,15 @@ mod tests {
         (dir, config, keys)
     }
 
+    /// Adds a key with one limit and an expiry, each unless it is "".
+    fn add_entry([name, class, limit, expires]: [&str; 4], config: &Path) -> Result<String, CommandError> {
+        let limits: Vec<String> = Some(limit.to_owned()).filter(|limit| !limit.is_empty()).into_iter().collect();
+        let expires = Some(expires).filter(|day| !day.is_empty());
+        add(&NewKey { name, class, limits: &limits, expires }, &ConfigArg { config: Some(config.to_owned()) })
+    }
+
     fn add_named(name: &str, config: &Path) -> Result<String, CommandError> {
-        let new = NewKey { name, class: "pro", limits: &[], expires: None };
-        add(&new, &ConfigArg { config: Some(config.to_owned()) })
+        add_entry([name, "pro", "", ""], config)
     }
 
     fn names(config: &Path) -> Vec<String> {
@@ -262,17 +268,17 @@ mod tests {
         assert_eq!(std::fs::read_dir(dir.path()).expect("read directory").count(), 2, "no draft");
     }
 
-    /// Entries that may not be added beside that of `acme`, each with the error.
-    const INVALID: [(&str, &str, &[&str], Option<&str>, &str); 9] = [
-        ("acme", "pro", &[], None, "NAME: duplicate name \"acme\""),
-        ("A b", "pro", &[], None, "NAME: invalid name \"A b\""),
-        ("a", "none", &[], None, "--class: unknown class \"none\""),
-        ("a", "pro", &["0"], None, "--limit: found 0"),
-        ("a", "pro", &["none=1"], None, "--limit: unknown quota \"none\""),
-        ("a", "pro", &["1e400"], None, "--limit: found \"1e400\", needs an amount"),
-        ("a", "pro", &[".inf"], None, "--limit: found \".inf\", needs an amount"),
-        ("a", "pro", &[], Some("soon"), "--expires: found \"soon\", needs a day"),
-        ("a", "pro", &[], Some("2001-01-01"), "--expires: the key would be invalid at once, because 2001-01-01"),
+    /// Entries that may not be added beside that of `acme`: name, class, limit or "", expiry or "", and the error.
+    const INVALID: [[&str; 5]; 9] = [
+        ["acme", "pro", "", "", "NAME: duplicate name \"acme\""],
+        ["A b", "pro", "", "", "NAME: invalid name \"A b\""],
+        ["a", "none", "", "", "--class: unknown class \"none\""],
+        ["a", "pro", "0", "", "--limit: found 0"],
+        ["a", "pro", "none=1", "", "--limit: unknown quota \"none\""],
+        ["a", "pro", "1e400", "", "--limit: found \"1e400\", needs an amount"],
+        ["a", "pro", ".inf", "", "--limit: found \".inf\", needs an amount"],
+        ["a", "pro", "", "soon", "--expires: found \"soon\", needs a day"],
+        ["a", "pro", "", "2001-01-01", "--expires: the key would be invalid at once, because 2001-01-01"],
     ];
 
     #[test]
@@ -282,15 +288,10 @@ mod tests {
         let list = format!("api_keys:\n  - {{ name: acme, class: pro, sha256: \"{hash}\" }}\n");
         let text = CONFIG.replace("api_keys: { file: keys.yaml }\n", &list);
         std::fs::write(&config, &text).expect("the directory is writable");
-        let add = |name, class, limit: &[&str], expires| {
-            let limits: Vec<String> = limit.iter().map(|limit| (*limit).to_owned()).collect();
-            let new = NewKey { name, class, limits: &limits, expires };
-            add(&new, &ConfigArg { config: Some(config.clone()) })
-        };
-        let added = add("other", "pro", &["7"], None).expect("a valid key");
+        let added = add_entry(["other", "pro", "7", ""], &config).expect("a valid key");
         assert!(added.contains("\n  - { name: other, class: pro, sha256: \""), "{added}");
-        for (name, class, limits, expires, error) in INVALID {
-            let found = add(name, class, limits, expires).expect_err("an invalid key").to_string();
+        for [name, class, limit, expires, error] in INVALID {
+            let found = add_entry([name, class, limit, expires], &config).expect_err("an invalid key").to_string();
             assert!(found.starts_with(&format!("command line: {error}")), "{found}");
         }
         assert_eq!(std::fs::read_to_string(&config).expect("the file exists"), text, "the file is as it was");
@@ -320,13 +321,8 @@ mod tests {
     fn key_is_added_to_the_file_and_names_its_customer() {
         let (_dir, config, keys) = directory();
         std::fs::write(&keys, "# keys\n").expect("the directory is writable");
-        let add = |name, class, limits: &[&str], expires| {
-            let limits: Vec<String> = limits.iter().map(|limit| (*limit).to_owned()).collect();
-            let new = NewKey { name, class, limits: &limits, expires };
-            add(&new, &ConfigArg { config: Some(config.clone()) })
-        };
-        let key = add("acme", "pro", &["500"], Some("2999-01-01")).expect("a valid key");
-        let _ = add("other", "pro", &["customer=7"], None).expect("a valid key");
+        let key = add_entry(["acme", "pro", "500", "2999-01-01"], &config).expect("a valid key");
+        let _ = add_entry(["other", "pro", "customer=7", ""], &config).expect("a valid key");
         let settings = tidegate_config::read(&config, &[], &[], &[]).expect("valid settings");
         let hash = key_hash(key.trim_end().as_bytes()).expect("a key");
         let (_, listed) =
@@ -335,8 +331,8 @@ mod tests {
         assert_eq!(settings.rules.quotas[0].budget.as_ref().expect("budgets").key_limits.len(), 2);
         let before = std::fs::read_to_string(&keys).expect("the file exists");
         assert!(before.starts_with("# keys\napi_keys:\n  - { name: acme, class: pro, sha256: \""), "{before}");
-        for (name, class, limits, expires, error) in INVALID {
-            let found = add(name, class, limits, expires).expect_err("an invalid key").to_string();
+        for [name, class, limit, expires, error] in INVALID {
+            let found = add_entry([name, class, limit, expires], &config).expect_err("an invalid key").to_string();
             assert!(found.starts_with(&format!("command line: {error}")), "{found}");
             assert_eq!(std::fs::read_to_string(&keys).expect("the file exists"), before, "the file is as it was");
         }
