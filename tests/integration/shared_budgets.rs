@@ -24,11 +24,18 @@ const KEYS: &str = "api_keys:
 classes: [{ name: any, when: { api_key: own } }]
 ";
 
+/// Windows that none of the tests outlives, of each kind.
+const WINDOWS: [&str; 3] = ["{ fixed: 87600h }", "{ sliding: 87600h }", "{ first_use: 87600h }"];
+
 fn rules(redis: &RedisServer, per: &str, max_keys: usize) -> String {
+    rules_with(WINDOWS[0], redis, per, max_keys)
+}
+
+fn rules_with(window: &str, redis: &RedisServer, per: &str, max_keys: usize) -> String {
     format!(
         "ledger: {{ redis: {{ url: 'redis://127.0.0.1:{}' }} }}\n\
          limits: {{ max_credentials_per_address: 5000 }}\n\
-         quotas: {{ customer: {{ per: {per}, limit: {LIMIT}, window: {{ fixed: 87600h }}, max_keys: {max_keys} }} }}\n\
+         quotas: {{ customer: {{ per: {per}, limit: {LIMIT}, window: {window}, max_keys: {max_keys} }} }}\n\
          routes: [{{ match: '/**', cost: {{ customer: 1 }} }}]",
         redis.port
     )
@@ -69,9 +76,13 @@ impl Drop for StopOnDrop<'_> {
 
 #[test]
 fn gateways_spend_the_budget_of_a_key_completely_and_no_more() {
+    WINDOWS.iter().for_each(|window| spend_completely(window));
+}
+
+fn spend_completely(window: &str) {
     let redis = RedisServer::start(&[]);
     let origin = Origin::plain();
-    let rules = KEYS.to_owned() + &rules(&redis, "api_key", 100);
+    let rules = KEYS.to_owned() + &rules_with(window, &redis, "api_key", 100);
     let gateways = [(); 2].map(|()| start(origin.address(), &rules));
     let (is_over, refused) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
@@ -224,14 +235,28 @@ fn try_status(gateway: &RunningGateway, customer: &str) -> Option<u16> {
     std::str::from_utf8(response.get(9..12)?).ok()?.parse().ok()
 }
 
-/// Gateways that are killed, a server that is killed, and one that is cut off: no customer gets more than its budget, few units are
-/// lost, and what is left is served.
 #[test]
 fn kills_and_cuts_give_no_customer_more_than_its_budget_of_all_gateways() {
+    kill_and_cut(WINDOWS[0]);
+}
+
+#[test]
+fn kills_and_cuts_give_no_customer_more_than_its_budget_of_a_sliding_window() {
+    kill_and_cut(WINDOWS[1]);
+}
+
+#[test]
+fn kills_and_cuts_give_no_customer_more_than_its_budget_of_the_window_it_opens() {
+    kill_and_cut(WINDOWS[2]);
+}
+
+/// Gateways that are killed, a server that is killed, and one that is cut off: no customer gets more than its budget, few units are
+/// lost, and what is left is served.
+fn kill_and_cut(window: &str) {
     const KILLS: usize = 2;
     let mut redis = RedisServer::start(&["--appendonly", "yes", "--appendfsync", "always"]);
     let origin = Origin::plain();
-    let rules = KEYS.to_owned() + &rules(&redis, "api_key", 100);
+    let rules = KEYS.to_owned() + &rules_with(window, &redis, "api_key", 100);
     let state_dirs = [(); 2].map(|()| tempfile::tempdir().expect("temporary directory"));
     let start = |number: usize| RunningGateway::start(state_dirs[number].path(), origin.address(), &rules);
     let mut gateways = [0, 1].map(start);

@@ -483,8 +483,8 @@ impl Admission {
         let (quota, counter) = (&self.rules[id], self.counter(id));
         let key = budget.key(class, payer);
         let limit = budget.limit(class, key, quota.limit);
-        let KeyBalance { taken, leased } = counter.key_balance(state, key, limit);
         let cost = expectation.units(limit);
+        let KeyBalance { taken, leased } = counter.key_balance(state, key, limit, cost);
         let resets_at = counter.key_renewal(state, key, taken, limit, cost);
         QuotaSnapshot {
             id,

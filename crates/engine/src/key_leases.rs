@@ -27,7 +27,10 @@ impl Engine {
         }
         let calls = |counter: &Arc<QuotaCounter>| {
             let window = counter.has_key_leases().then(|| counter.lock_at(now).effective_span())?;
-            counter.with_key_leases(|leases| leases.calls(counter.name(), window, now, is_tick))
+            counter.with_key_leases(|leases| {
+                let window = leases.windows().table_span(window, now);
+                leases.calls(counter.name(), window, now, is_tick)
+            })
         };
         self.all_counters().iter().filter_map(calls).flatten().collect()
     }
@@ -42,19 +45,15 @@ impl Engine {
         self.with_key_leases(&call.quota, |leases| leases.requeue(call));
     }
 
-    /// Returns calls that report all leases of a window of a quota.
-    pub(crate) fn report_of_keys(&self, quota: &str, window: Span) -> Vec<KeyLeaseCall> {
-        self.with_key_leases(quota, |leases| leases.report(quota, window, false)).unwrap_or_default()
+    /// Returns calls that report all leases of a quota that count in a window, or at `now`.
+    pub(crate) fn report_of_keys(&self, quota: &str, window: Span, now: Timestamp) -> Vec<KeyLeaseCall> {
+        self.with_key_leases(quota, |leases| leases.report(quota, window, now)).unwrap_or_default()
     }
 
     /// Returns calls that return all units of keys that are not used. No units may be taken afterwards.
-    pub(crate) fn last_report_of_keys(&self) -> Vec<KeyLeaseCall> {
-        let calls = |counter: &Arc<QuotaCounter>| {
-            counter.with_key_leases(|leases| {
-                let windows: Vec<Span> = leases.windows().collect();
-                windows.into_iter().flat_map(|window| leases.report(counter.name(), window, true)).collect::<Vec<_>>()
-            })
-        };
+    pub(crate) fn last_report_of_keys(&self, now: Timestamp) -> Vec<KeyLeaseCall> {
+        let calls =
+            |counter: &Arc<QuotaCounter>| counter.with_key_leases(|leases| leases.last_report(counter.name(), now));
         self.all_counters().iter().filter_map(calls).flatten().collect()
     }
 

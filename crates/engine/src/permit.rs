@@ -190,7 +190,7 @@ impl Reservation {
     /// Returns true if the key may use the expected units once more.
     fn is_within_limit(&self, counter: &QuotaCounter, state: &QuotaState) -> bool {
         let is_within = |CountedKey { key, limit }: CountedKey| {
-            let balance = counter.key_balance(state, key, limit);
+            let balance = counter.key_balance(state, key, limit, self.expected);
             balance.taken.saturating_add(self.expected) <= limit.min(balance.leased)
         };
         self.counted_for.is_none_or(is_within)

@@ -13,7 +13,7 @@ use tidegate_policy::key_usage::{KeyEntry, KeyWindows};
 use tidegate_policy::quota::Quota;
 use tidegate_policy::quota_state::{QuotaState, Settlement};
 use tidegate_policy::quota_sync::{OriginQuotaEvent, OriginReport};
-use tidegate_policy::window::Window;
+use tidegate_policy::window::{Span, Window};
 use tidegate_policy::{StableClassId, Timestamp, Units};
 
 /// A counter of one quota behind a lock.
@@ -60,7 +60,8 @@ impl QuotaCounter {
         now: Timestamp,
     ) -> Self {
         let max_shared_keys = quota.budget.as_ref().filter(|_| matches!(lease_mode, LeaseMode::Shared(_)));
-        let key_leases = max_shared_keys.map(|budget| Box::new(Mutex::new(KeyLeases::new(budget.max_keys))));
+        let key_leases =
+            max_shared_keys.map(|budget| Box::new(Mutex::new(KeyLeases::new(quota.key_windows(), budget.max_keys))));
         let keyed_usage = Mutex::new(KeyedUsage::new(quota.key_windows(), max_keys(quota, max_clients)));
         // What the keys use together has no limit, and no ledger needs to lease it.
         let is_leased = !matches!(lease_mode, LeaseMode::Local) && quota.budget.is_none();
@@ -102,9 +103,8 @@ impl QuotaCounter {
         if windows != earlier || (is_other_window && windows == KeyWindows::OfQuota) {
             let now = state.latest_time();
             keyed_usage.redefine(earlier.moment(before, now), windows, windows.moment(state.window_id(), now));
-        }
-        if is_other_window {
-            self.with_key_leases(|leases| leases.redefine(before, state.effective_span()));
+            let after = windows.table_span(state.effective_span(), now);
+            self.with_key_leases(|leases| leases.redefine(before, windows, after, now));
         }
         drop((keyed_usage, state));
         self.lease_mode.wake_refresher();
@@ -223,6 +223,10 @@ impl QuotaCounter {
         limit: Units,
         cost: Units,
     ) -> Timestamp {
+        let of_lease = |leases: &mut KeyLeases| leases.renewal(table(leases, state).start.0, key, state.latest_time());
+        if let Some(renewal) = self.with_key_leases(of_lease) {
+            return renewal.unwrap_or(state.resets_at());
+        }
         let keyed_usage = self.keyed_usage.lock();
         let moment = moment(&keyed_usage, state);
         keyed_usage.usage().renewal(moment, key, goal(used, limit, cost)).unwrap_or(state.resets_at())
@@ -235,7 +239,8 @@ impl QuotaCounter {
         match keyed_usage.usage().windows() {
             KeyWindows::OfQuota => Some(state.resets_at()),
             KeyWindows::FirstUse { .. } | KeyWindows::Sliding { .. } => {
-                keyed_usage.usage().keys_renewal(moment(&keyed_usage, state))
+                let of_leases = self.with_key_leases(|leases| leases.renewal_of_all(state.latest_time()));
+                of_leases.unwrap_or_else(|| keyed_usage.usage().keys_renewal(moment(&keyed_usage, state)))
             }
         }
     }
@@ -252,10 +257,12 @@ impl QuotaCounter {
     /// Calls `visit` with each key whose usage counts at `now`. Requests are decided meanwhile: what they use may be included.
     pub(super) fn visit_current_keys(&self, now: Timestamp, mut visit: impl FnMut(KeyEntry)) {
         let state = self.lock_at(now);
-        let (window, moment) = (state.window_id(), moment(&self.keyed_usage.lock(), &state));
+        let (span, now) = (state.effective_span(), state.latest_time());
+        let moment = moment(&self.keyed_usage.lock(), &state);
         drop(state);
         let leased = self.with_key_leases(|leases| {
-            leases.entries().filter(|(id, _)| *id == window).for_each(|(_, key)| visit(key));
+            let window = leases.windows().table_span(span, now).start.0;
+            leases.visit_current(window, now, &mut visit);
         });
         let mut slots = 0..if leased.is_none() { VISITED_SLOTS } else { 0 };
         while !slots.is_empty() {
@@ -271,9 +278,12 @@ impl QuotaCounter {
         keyed_usage.usage().replaced(moment(&keyed_usage, state))
     }
 
-    /// Returns the units of a key in the current window, of which it may use `limit`.
-    pub(super) fn key_balance(&self, state: &QuotaState, key: ClientKey, limit: Units) -> KeyBalance {
-        self.with_key_leases(|leases| leases.balance(state.window_id(), key)).unwrap_or_else(|| {
+    /// Returns the units of a key in the current window, of which it may use `limit`, for a request of `cost`.
+    pub(super) fn key_balance(&self, state: &QuotaState, key: ClientKey, limit: Units, cost: Units) -> KeyBalance {
+        let balance = |leases: &mut KeyLeases| {
+            leases.balance(table(leases, state).start.0, key, limit, cost, state.latest_time())
+        };
+        self.with_key_leases(balance).unwrap_or_else(|| {
             let taken = self.key_used(state, key, limit);
             KeyBalance { taken, leased: if self.is_recorded(state) { limit } else { taken } }
         })
@@ -281,7 +291,8 @@ impl QuotaCounter {
 
     /// Requests a lease for a key, which cannot pay `cost`, if a ledger leases the budgets.
     pub(super) fn request_key_lease(&self, state: &QuotaState, key: ClientKey, limit: Units, cost: Units) {
-        let request = |leases: &mut KeyLeases| leases.request(state.effective_span(), key, limit, cost);
+        let request =
+            |leases: &mut KeyLeases| leases.request(table(leases, state), key, limit, cost, state.latest_time());
         let is_due = self.with_key_leases(request);
         self.wake_refresher_if(is_due == Some(true));
     }
@@ -302,10 +313,11 @@ impl QuotaCounter {
 
     /// Counts units reserved in the current window for a key, which may use `limit`. Returns the window of the key to settle.
     pub(super) fn reserve_for_key(&self, state: &QuotaState, key: ClientKey, limit: Units, units: Units) -> u64 {
-        let reserve = |leases: &mut KeyLeases| leases.reserve(state.effective_span(), key, limit, units);
-        if let Some(is_due) = self.with_key_leases(reserve) {
+        let reserve =
+            |leases: &mut KeyLeases| leases.reserve(table(leases, state), key, limit, units, state.latest_time());
+        if let Some((window, is_due)) = self.with_key_leases(reserve) {
             self.wake_refresher_if(is_due);
-            return state.window_id();
+            return window;
         }
         let mut keyed_usage = self.keyed_usage.lock();
         let moment = moment(&keyed_usage, state);
@@ -358,14 +370,21 @@ impl QuotaCounter {
         let (id, settlement) = state.settle_unexpected(decided_at, class, actual);
         if let Some(key) = key {
             let charge = |leases: &mut KeyLeases| {
+                let windows = leases.windows();
+                let window = if windows == KeyWindows::OfQuota {
+                    id
+                } else {
+                    windows.table_span(state.effective_span(), decided_at).start.0
+                };
                 // Nothing may have been reserved in the window yet.
-                if id == state.window_id() {
-                    leases.open(state.effective_span());
+                let current = table(leases, &state);
+                if window == current.start.0 {
+                    leases.open(current);
                 }
-                leases.charge(id, key, actual)
+                (window, leases.charge(window, key, actual, decided_at))
             };
             match self.with_key_leases(charge) {
-                Some(is_due) => self.wake_for_key(is_due, id, key, Units::ZERO, actual),
+                Some((window, is_due)) => self.wake_for_key(is_due, window, key, Units::ZERO, actual),
                 None => {
                     let mut keyed_usage = self.keyed_usage.lock();
                     let moment = keyed_usage.usage().windows().moment(id, decided_at);
@@ -392,9 +411,12 @@ impl QuotaCounter {
     /// Settles what another process has settled for a key after this one took the usage over.
     pub(super) fn settle_late(&self, window: u64, key: ClientKey, released: Units, charged: Units, now: Timestamp) {
         let state = self.lock_at(now);
-        if window == state.window_id() {
-            self.with_key_leases(|leases| leases.open(state.effective_span()));
-        }
+        self.with_key_leases(|leases| {
+            let current = table(leases, &state);
+            if window == current.start.0 {
+                leases.open(current);
+            }
+        });
         self.settle_for_key(&state, window, key, released, charged);
     }
 
@@ -474,6 +496,11 @@ fn of_all_keys(quota: &Quota) -> Cow<'_, Quota> {
         ref window => window.clone(),
     };
     Cow::Owned(Quota { limit: Units::MAX, window, ..quota.clone() })
+}
+
+/// Returns the window of leases of keys: that of the quota, or what counts now of other windows.
+fn table(leases: &KeyLeases, state: &QuotaState) -> Span {
+    leases.windows().table_span(state.effective_span(), state.latest_time())
 }
 
 /// Returns the moment by which usage by key is counted now.

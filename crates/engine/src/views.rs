@@ -175,7 +175,7 @@ impl Admission {
         let (rules, counter) = (&self.rules[quota], self.counter(quota));
         let limit = rules.budget.as_ref()?.limit(class, key, rules.limit);
         let state = counter.lock_at(now);
-        let used = counter.key_balance(&state, key, limit).taken;
+        let used = counter.key_balance(&state, key, limit, Units::ZERO).taken;
         // Asks for what other instances have counted by the next call.
         counter.request_key_lease(&state, key, limit, Units::ZERO);
         let window_end = counter.key_renewal(&state, key, used, limit, Units::ZERO);

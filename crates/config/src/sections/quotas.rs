@@ -42,7 +42,7 @@ section! {
         /// each key with its first charge, and a sliding one never exceeds the limit of a key in any span of its length.
         ///
         /// Usage is recorded in state_dir before a request is sent, so that it survives a kill; what was in flight then counts as
-        /// expected. Gateways with one ledger.redis share the budgets of calendar and fixed windows; they have no others.
+        /// expected. Gateways with one ledger.redis share the budgets.
         per: Option<Per>;
         /// Limits that differ from `limit`, by class. Default none.
         limits: NamedMap<Amount>;

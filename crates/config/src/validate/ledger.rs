@@ -9,7 +9,6 @@ use crate::serde_forms::NamedMap;
 use crate::setting_path::SettingPath;
 use crate::settings::{Ledger, Redis, RedisTls};
 use tidegate_policy::Units;
-use tidegate_policy::key_usage::KeyWindows;
 use tidegate_policy::quota::Quota;
 
 /// Maximum limit of a quota in Redis. Its scripts use floating point and would lose thousandths beyond it.
@@ -53,19 +52,7 @@ pub(super) fn ledger(file: &File, quotas: &[Quota], report: &mut Diagnostics) ->
         failure_mode: raw_redis.failure_mode,
     };
     check_limits(file, quotas, report);
-    check_windows(quotas, report);
     Ledger::Redis(redis)
-}
-
-/// Reports budgets whose windows gateways cannot share.
-fn check_windows(quotas: &[Quota], report: &mut Diagnostics) {
-    let has_own_windows = |quota: &&Quota| quota.budget.is_some() && quota.key_windows() != KeyWindows::OfQuota;
-    for quota in quotas.iter().filter(has_own_windows) {
-        let path = SettingPath::of_quota(&quota.name).window();
-        let message = "gateways that share ledger.redis cannot share budgets of a sliding or first_use window";
-        let hint = "write a calendar or a fixed window, or ledger: file, with which each gateway counts its own";
-        report.contradiction(&path, &[SettingPath::ROOT.ledger().redis()], message, hint);
-    }
 }
 
 /// Reports limits of quotas, classes and keys that Redis cannot represent.

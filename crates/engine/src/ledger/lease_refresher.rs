@@ -281,9 +281,9 @@ async fn report_keys<S: Store>(
     call: &KeyLeaseCall,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let mut calls = engine.report_of_keys(&call.quota, call.window);
+    let mut calls = engine.report_of_keys(&call.quota, call.window, now);
     if calls.is_empty() {
-        calls.push(KeyLeaseCall { rows: Vec::new(), has_leases: false, ..call.clone() });
+        calls.push(KeyLeaseCall { rows: Vec::new(), leased: Vec::new(), ..call.clone() });
     }
     let last = calls.len() - 1;
     for (index, call) in calls.iter().enumerate() {
@@ -298,7 +298,7 @@ async fn report_keys<S: Store>(
 async fn release_all<S: Store>(store: &mut S, engine: &Engine, now: Timestamp) -> Result<(), StoreError> {
     correct(store, engine, now).await?;
     let closed = store.close(&engine.last_lease_requests(now), now).await;
-    for call in engine.last_report_of_keys() {
+    for call in engine.last_report_of_keys(now) {
         store.lease_keys(KeyOperation::Close, &[call], now).await?;
     }
     closed

@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use std::path::Path;
 use tidegate_policy::budget::{Budget, BudgetKey};
 use tidegate_policy::decide::DecisionRequest;
-use tidegate_policy::key_lease::{KeyGrant, KeyLeaseCall, KeyLeaseRow};
+use tidegate_policy::key_lease::{Beyond, KeyGrant, KeyLeaseCall, KeyLeaseRow};
+use tidegate_policy::key_usage::KeyWindows;
 
 const LIMIT: u64 = 10;
 
@@ -467,10 +468,16 @@ fn file_whose_sync_has_failed_is_replaced() {
 fn grant_all(engine: &Engine) -> Vec<KeyLeaseCall> {
     let calls = engine.key_lease_calls(NOON, false);
     for call in &calls {
+        let beyond = match call.windows {
+            KeyWindows::OfQuota => Beyond::Nothing,
+            KeyWindows::Sliding { .. } => Beyond::Earlier { taken: Units::ZERO, expiring: 13 },
+            KeyWindows::FirstUse { length } => Beyond::Own { remaining: length, is_earlier: false },
+        };
         let grant = |row: &KeyLeaseRow| KeyGrant::Counted {
             held: row.wanted,
             taken_by_others: Units::ZERO,
             forgotten: Units::ZERO,
+            beyond,
         };
         engine.apply_key_leases(call, &call.rows.iter().map(grant).collect::<Vec<_>>());
     }
@@ -501,40 +508,53 @@ fn served(admission: &Admission, count: usize) -> usize {
 
 const DAY: Window = Window::Fixed { length: Duration::from_secs(86_400) };
 
+/// Windows of each kind.
+fn windows() -> [Window; 4] {
+    let length = Duration::from_secs(3_600);
+    [DAY, Window::Fixed { length }, Window::Sliding { length, sub_windows: 6 }, Window::FirstUse { length }]
+}
+
 #[test]
 fn cost_of_a_request_that_a_hand_over_leaves_behind_is_charged_by_the_next_process() {
-    let (before, after) = (shared_admission(&shared_engine(), DAY), shared_admission(&shared_engine(), DAY));
-    assert_eq!(decide(&before, customer(1), ClassId(0)).verdict.refusal().map(|it| it.reason), Some(Reason::Ledger));
-    grant_all(before.engine());
-    let mut permit = decide(&before, customer(1), ClassId(0)).permit.expect("units are leased");
-    permit.mark_sent();
-    before.engine().last_report_of_keys();
-    before.engine().close_key_files();
-    permit.settle(|_, _| Units::from_whole(7));
-    let late = before.engine().take_late_key_charges();
-    assert_eq!(
-        late.iter().map(|late| (late.released, late.charged)).collect::<Vec<_>>(),
-        [(Units::ZERO, Units::from_whole(5))]
-    );
-    late.iter().for_each(|late| after.engine().charge_key_late(late, NOON));
-    let calls = after.engine().key_lease_calls(NOON, true);
-    assert_eq!(
-        calls.iter().flat_map(|call| &call.rows).map(|row| row.taken).collect::<Vec<_>>(),
-        [Units::from_whole(5)]
-    );
+    for window in windows() {
+        let (before, after) =
+            (shared_admission(&shared_engine(), window.clone()), shared_admission(&shared_engine(), window));
+        assert_eq!(
+            decide(&before, customer(1), ClassId(0)).verdict.refusal().map(|it| it.reason),
+            Some(Reason::Ledger)
+        );
+        grant_all(before.engine());
+        let mut permit = decide(&before, customer(1), ClassId(0)).permit.expect("units are leased");
+        permit.mark_sent();
+        before.engine().last_report_of_keys(NOON);
+        before.engine().close_key_files();
+        permit.settle(|_, _| Units::from_whole(7));
+        let late = before.engine().take_late_key_charges();
+        assert_eq!(
+            late.iter().map(|late| (late.released, late.charged)).collect::<Vec<_>>(),
+            [(Units::ZERO, Units::from_whole(5))]
+        );
+        late.iter().for_each(|late| after.engine().charge_key_late(late, NOON));
+        let calls = after.engine().key_lease_calls(NOON, true);
+        assert_eq!(
+            calls.iter().flat_map(|call| &call.rows).map(|row| row.taken).collect::<Vec<_>>(),
+            [Units::from_whole(5)]
+        );
+    }
 }
 
 #[test]
 fn reload_of_the_window_keeps_what_keys_have_used_of_leases() {
-    let engine = shared_engine();
-    let before = shared_admission(&engine, DAY);
-    assert_eq!(served(&before, 3), 3);
-    let hour = Window::Fixed { length: Duration::from_secs(3_600) };
-    let after = shared_admission(&engine, hour);
-    assert!(decide(&after, customer(1), ClassId(0)).permit.is_none(), "nothing is leased of the new window");
-    let calls = grant_all(after.engine());
-    assert_eq!(calls[0].rows[0].taken, Units::from_whole(6));
-    assert_eq!(served(&after, 5), 2);
-    let top = &after.budget_entries(3, NOON)[0];
-    assert_eq!((top.keys, top.top[0].used), (1, Units::from_whole(LIMIT)));
+    let pairs = (0..16).map(|pair| [pair / 4, pair % 4]).filter(|[before, after]| before != after);
+    for [before, after] in pairs.map(|pair| pair.map(|index| windows()[index].clone())) {
+        let engine = shared_engine();
+        assert_eq!(served(&shared_admission(&engine, before), 3), 3);
+        let after = shared_admission(&engine, after);
+        assert!(decide(&after, customer(1), ClassId(0)).permit.is_none(), "nothing is leased of the new window");
+        let calls = grant_all(after.engine());
+        assert_eq!(calls[0].rows[0].taken, Units::from_whole(6));
+        assert_eq!(served(&after, 5), 2);
+        let top = &after.budget_entries(3, NOON)[0];
+        assert_eq!((top.keys, top.top[0].used), (1, Units::from_whole(LIMIT)));
+    }
 }

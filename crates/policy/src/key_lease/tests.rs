@@ -46,7 +46,7 @@ impl Ledger {
         }
         let held = held.saturating_add(grant);
         leases.insert(instance, (held, taken));
-        KeyGrant::Counted { held, taken_by_others, forgotten }
+        KeyGrant::Counted { held, taken_by_others, forgotten, beyond: Beyond::Nothing }
     }
 }
 
@@ -61,20 +61,21 @@ fn exchange(ledger: &mut Ledger, instance: usize, leases: &mut KeyLeases, is_tic
 
 /// Admits a request of `cost` if the lease covers it.
 fn admit(leases: &mut KeyLeases, key: ClientKey, limit: u64, cost: u64) -> bool {
-    let after = leases.balance(0, key).taken.saturating_add(units(cost));
-    if after > leases.balance(0, key).leased || after > units(limit) {
-        leases.request(WINDOW, key, units(limit), units(cost));
+    let KeyBalance { taken, leased } = leases.balance(0, key, units(limit), units(cost), NOW);
+    let after = taken.saturating_add(units(cost));
+    if after > leased || after > units(limit) {
+        leases.request(WINDOW, key, units(limit), units(cost), NOW);
         return false;
     }
-    leases.reserve(WINDOW, key, units(limit), units(cost));
+    leases.reserve(WINDOW, key, units(limit), units(cost), NOW);
     true
 }
 
 #[test]
 fn first_request_waits_and_further_ones_have_leases() {
-    let (mut ledger, mut leases) = (Ledger::default(), KeyLeases::new(10));
+    let (mut ledger, mut leases) = (Ledger::default(), KeyLeases::new(KeyWindows::OfQuota, 10));
     assert!(!admit(&mut leases, key(1), 1000, 1));
-    assert!(!leases.request(WINDOW, key(1), units(1000), units(1)), "it is requested already");
+    assert!(!leases.request(WINDOW, key(1), units(1000), units(1), NOW), "it is requested already");
     assert!(exchange(&mut ledger, 0, &mut leases, false));
     let admitted = (0..20).filter(|_| admit(&mut leases, key(1), 1000, 1)).count();
     assert_eq!(admitted as u64, MIN_REQUESTS);
@@ -92,7 +93,7 @@ fn first_request_waits_and_further_ones_have_leases() {
 #[test]
 fn idle_units_are_returned_and_spent_by_others() {
     let mut ledger = Ledger::default();
-    let (mut first, mut second) = (KeyLeases::new(10), KeyLeases::new(10));
+    let (mut first, mut second) = (KeyLeases::new(KeyWindows::OfQuota, 10), KeyLeases::new(KeyWindows::OfQuota, 10));
     assert!(!admit(&mut first, key(1), 100, 2));
     exchange(&mut ledger, 0, &mut first, false);
     assert!(admit(&mut first, key(1), 100, 2));
@@ -104,12 +105,12 @@ fn idle_units_are_returned_and_spent_by_others() {
         exchange(&mut ledger, 1, &mut second, false);
     }
     assert_eq!(admitted, 98);
-    assert_eq!(second.balance(0, key(1)).taken, units(100));
+    assert_eq!(second.balance(0, key(1), units(100), Units::ZERO, NOW).taken, units(100));
 }
 
 #[test]
 fn keys_beyond_the_maximum_share_budgets() {
-    let (mut ledger, mut leases) = (Ledger::default(), KeyLeases::new(4));
+    let (mut ledger, mut leases) = (Ledger::default(), KeyLeases::new(KeyWindows::OfQuota, 4));
     let mut spend = |number: u64| {
         let mut admitted = 0;
         for _ in 0..40 {
@@ -129,7 +130,7 @@ fn keys_beyond_the_maximum_share_budgets() {
 
 #[test]
 fn call_without_an_answer_is_made_again() {
-    let (mut ledger, mut leases) = (Ledger::default(), KeyLeases::new(10));
+    let (mut ledger, mut leases) = (Ledger::default(), KeyLeases::new(KeyWindows::OfQuota, 10));
     assert!(!admit(&mut leases, key(1), 1000, 5));
     let calls = leases.calls("q", WINDOW, NOW, false);
     // The ledger executes the call, and the reply is lost.
@@ -141,7 +142,8 @@ fn call_without_an_answer_is_made_again() {
 
 #[test]
 fn made_up_keys_take_no_place_from_a_key_that_is_counted() {
-    let (mut ledger, mut first, mut second) = (Ledger::default(), KeyLeases::new(4), KeyLeases::new(4));
+    let (mut ledger, mut first, mut second) =
+        (Ledger::default(), KeyLeases::new(KeyWindows::OfQuota, 4), KeyLeases::new(KeyWindows::OfQuota, 4));
     for number in 0..4 {
         admit(&mut first, key(number), 100, 1);
         exchange(&mut ledger, 0, &mut first, false);
@@ -158,14 +160,14 @@ fn made_up_keys_take_no_place_from_a_key_that_is_counted() {
 
 #[test]
 fn late_cost_of_a_key_whose_place_was_given_away_is_charged() {
-    let (mut ledger, mut leases) = (Ledger::default(), KeyLeases::new(1));
+    let (mut ledger, mut leases) = (Ledger::default(), KeyLeases::new(KeyWindows::OfQuota, 1));
     assert!(!admit(&mut leases, key(1), 100, 5));
     exchange(&mut ledger, 0, &mut leases, false);
     assert!(admit(&mut leases, key(1), 100, 5));
     // The request is in flight, and its key idle.
     (0..=IDLE_TICKS + 1).for_each(|_| _ = exchange(&mut ledger, 0, &mut leases, true));
     admit(&mut leases, key(2), 100, 1);
-    assert_eq!(leases.balance(0, key(1)).taken, Units::ZERO, "another key has its place");
+    assert_eq!(leases.balance(0, key(1), units(100), Units::ZERO, NOW).taken, Units::ZERO, "another key has its place");
     exchange(&mut ledger, 0, &mut leases, true);
     (0..=IDLE_TICKS + 1).for_each(|_| _ = exchange(&mut ledger, 0, &mut leases, true));
     leases.settle(0, key(1), units(5), units(30));
@@ -177,12 +179,15 @@ fn late_cost_of_a_key_whose_place_was_given_away_is_charged() {
 fn usage_of_a_window_counts_in_the_one_that_replaces_it() {
     const NEXT: Span = Span { start: Timestamp::from_seconds(40), end: Timestamp::from_seconds(200) };
     let mut ledgers = [Ledger::default(), Ledger::default()];
-    let mut leases = KeyLeases::new(10);
+    let mut leases = KeyLeases::new(KeyWindows::OfQuota, 10);
     assert!(!admit(&mut leases, key(1), 100, 5));
     exchange(&mut ledgers[0], 0, &mut leases, false);
     assert!(admit(&mut leases, key(1), 100, 5));
-    leases.redefine(0, NEXT);
-    assert_eq!(leases.balance(NEXT.start.0, key(1)), KeyBalance { taken: units(5), leased: units(5) });
+    leases.redefine(0, KeyWindows::OfQuota, NEXT, NOW);
+    assert_eq!(
+        leases.balance(NEXT.start.0, key(1), units(100), Units::ZERO, NOW),
+        KeyBalance { taken: units(5), leased: units(5) }
+    );
     // A request that was decided before costs more than was reserved.
     leases.settle(0, key(1), units(5), units(9));
     for call in leases.calls("q", NEXT, NOW, true) {
@@ -204,7 +209,7 @@ proptest! {
         steps in prop::collection::vec((0_usize..3, 0_u64..3, 1_u64..6, 0_u8..8), 0..300), limit in 1_u64..60,
     ) {
         let mut ledger = Ledger::default();
-        let mut instances: Vec<KeyLeases> = (0..3).map(|_| KeyLeases::new(2)).collect();
+        let mut instances: Vec<KeyLeases> = (0..3).map(|_| KeyLeases::new(KeyWindows::OfQuota, 2)).collect();
         let mut holders = [0, 1, 2];
         let mut used = BTreeMap::<ClientKey, u64>::new();
         for (instance, number, cost, step) in steps {
@@ -228,7 +233,7 @@ proptest! {
                     }
                 }
                 _ => {
-                    *leases = KeyLeases::new(2);
+                    *leases = KeyLeases::new(KeyWindows::OfQuota, 2);
                     holders[instance] += 3;
                 }
             }

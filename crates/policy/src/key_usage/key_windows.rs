@@ -62,8 +62,33 @@ impl KeyWindows {
         Some(Span { start: Timestamp(start), end: Timestamp(start.saturating_add(self.spacing())) })
     }
 
+    /// Returns the span of the table that counts what is used at `now`, in the window `of_quota` of the quota.
+    pub fn table_span(self, of_quota: Span, now: Timestamp) -> Span {
+        self.span(self.table(now.0)).unwrap_or(of_quota)
+    }
+
+    /// Returns the ids of the tables before `table` whose usage may count in it, earliest first.
+    pub fn earlier_tables(self, table: u64) -> impl Iterator<Item = u64> {
+        let reach = self.spacing().saturating_mul(self.earlier_count());
+        (table.saturating_sub(reach)..table).step_by(usize::try_from(self.spacing()).unwrap_or(usize::MAX))
+    }
+
+    /// Returns the time from which on usage of a table does not count any more.
+    pub fn counts_until(self, table: Span) -> Timestamp {
+        Timestamp(table.end.0.saturating_add(self.spacing().saturating_mul(self.earlier_count())))
+    }
+
+    /// Returns the number of tables before one whose usage may count in it.
+    fn earlier_count(self) -> u64 {
+        match self {
+            Self::OfQuota => 0,
+            Self::Sliding { .. } => PARTS.into(),
+            Self::FirstUse { .. } => 1,
+        }
+    }
+
     /// Returns the id of the table that counts what is used at `moment`.
-    pub(super) fn table(self, moment: u64) -> u64 {
+    pub(crate) fn table(self, moment: u64) -> u64 {
         match self {
             Self::OfQuota => moment,
             Self::Sliding { .. } | Self::FirstUse { .. } => moment - moment % self.spacing(),
@@ -72,12 +97,7 @@ impl KeyWindows {
 
     /// Returns the ids of the tables whose usage may count in that of `table`. Those after it are of a clock that was set back.
     pub(super) fn reach(self, table: u64) -> RangeInclusive<u64> {
-        let parts = match self {
-            Self::OfQuota => 0,
-            Self::Sliding { .. } => PARTS.into(),
-            Self::FirstUse { .. } => 1,
-        };
-        let reach = self.spacing().saturating_mul(parts);
+        let reach = self.spacing().saturating_mul(self.earlier_count());
         table.saturating_sub(reach)..=table.saturating_add(reach)
     }
 
@@ -87,17 +107,22 @@ impl KeyWindows {
     }
 
     /// Returns the time at which what is counted in `table` of a sliding window has expired.
-    pub(super) fn expiry(self, table: u64) -> Timestamp {
+    pub(crate) fn expiry(self, table: u64) -> Timestamp {
         Timestamp(table.saturating_add(self.spacing().saturating_mul(u64::from(PARTS) + 1)))
     }
 
+    /// Returns true if windows of keys slide.
+    pub(crate) fn slides(self) -> bool {
+        matches!(self, Self::Sliding { .. })
+    }
+
     /// Returns true if windows of keys begin at their first charge.
-    pub(super) fn open_by_key(self) -> bool {
+    pub(crate) fn open_by_key(self) -> bool {
         matches!(self, Self::FirstUse { .. })
     }
 
     /// Returns the time between the ids of two tables, in nanoseconds.
-    pub(super) fn spacing(self) -> u64 {
+    pub fn spacing(self) -> u64 {
         let spacing = match self {
             Self::OfQuota => return 1,
             Self::Sliding { part } => part,

@@ -1,21 +1,30 @@
 -- Leases units of the budgets of keys to one instance. Runs inside Redis or Valkey: it is atomic and uses the server's clock.
 --
--- Invariant, for each key of a window: no grant of this script makes the held units of all instances exceed its limit.
+-- Invariant, for each key of a window: no grant of this script makes the held units of all instances in it, together with those of
+-- the earlier windows whose usage counts in it, exceed its limit.
+--
+-- A window is one of the quota, a part of a sliding window, or a span in which windows of keys begin (`length` is theirs). In a part,
+-- held units of all earlier ones count. In a span, a key whose window has begun in the one before is counted there until it ends.
 --
 -- Amounts are whole milli-units and times are microseconds: a double represents both exactly (up to 2^53).
 --   KEYS[1]: hash of the quota
 --     q           run_id phase recovery_start
 --     g HOLDER    last_call reported_recovery seq instance      an incarnation of an instance, until it is closed
---   KEYS[1]:ID: hash of a window, deleted after its end; a field for each key
---     KEY         HOLDER:held:taken; ...                those of closed incarnations are of the holder '-'
+--   KEYS[1]:ID: hash of a window, deleted once it does not count; a field for each key
+--     KEY         HOLDER:held:taken; ...                those of closed incarnations are of the holder '-'; if keys open windows, the
+--                                                       start of that of the key and '|' are before
 --     (empty)     1
 --
--- ARGV[1] as JSON: operation ('lease', 'report', 'close'), holder, instance, seq, window, starts, ends, max_keys, is_last (of a report), and
---   has_leases, and rows of key, acknowledged (the held units of the last reply; -1 without one), limit, taken, held, needed, wanted
--- Returns a status, then the missing holders, then for each row: held, taken_by_others, forgotten; or 'shared', '0', '0'.
+-- ARGV[1] as JSON: operation ('lease', 'report', 'close'), holder, instance, seq, max_keys, is_last (of a report), the ids window,
+--   earlier (whose usage counts, earliest first) and leased (with leases of the instance), the times counts_from (of the earliest),
+--   starts, ends and counts_until, the length of windows of keys, or 0, and rows of key, acknowledged (the held units of the last reply;
+--   -1 without one), and { limit, taken, held, needed, wanted, remaining } (the last one is time, of the window of the key)
+-- Returns a status, then the missing holders, then for each row: held, taken_by_others, forgotten, the units taken in earlier parts and
+--   the number of parts to expire or the remaining time and 1 if the window began in the earlier span; or 'shared'; or 'ended'.
 local key, request = KEYS[1], cjson.decode(ARGV[1])
 local operation, own_holder, rows = request.operation, request.holder, request.rows
 local window_key = key .. ':' .. request.window
+local opens_by_key = request.length > 0
 
 local SECOND, DAY = 1000000, 86400000000
 -- Time that instances have to report after state was lost or created: each one calls every second.
@@ -34,7 +43,7 @@ local function int(number)
   return string.format('%.0f', number)
 end
 
-if now >= request.ends then
+if now >= request.counts_until then
   return { 'over', '' }
 elseif now < request.starts then
   return { 'early', '' }
@@ -73,21 +82,44 @@ local names = {}
 for i, row in ipairs(rows) do
   names[i] = row[1]
 end
-local values = #rows > 0 and redis.call('HMGET', window_key, unpack(names)) or {}
-local leases = {}
+
+-- Returns for each row the leases of its key in a window, and the start of the window of the key.
+local function read_window(hash)
+  local values, entries = #rows > 0 and redis.call('HMGET', hash, unpack(names)) or {}, {}
+  for i = 1, #rows do
+    if values[i] then
+      entries[i] = { hash = hash, start = tonumber(string.match(values[i], '^(%d+)|')), leases = {} }
+      for holder, held, taken in string.gmatch(values[i], '([^:;|]+):(%d+):(%d+)') do
+        entries[i].leases[holder] = { held = tonumber(held), taken = tonumber(taken) }
+      end
+    end
+  end
+  return entries
+end
+
+-- Returns true if the window that the key of a row had opened is over.
+local function has_ended(entry)
+  return entry.start ~= nil and entry.start + request.length <= now
+end
+
+local entries, earlier = read_window(window_key), {}
+for k, id in ipairs(request.earlier) do
+  earlier[k] = read_window(key .. ':' .. id)
+end
+local is_lost = false
 for i, row in ipairs(rows) do
-  leases[i] = {}
-  for holder, held, taken in string.gmatch(values[i] or '', '([^:;]+):(%d+):(%d+)') do
-    leases[i][holder] = { held = tonumber(held), taken = tonumber(taken) }
+  local before = opens_by_key and earlier[1] and earlier[1][i]
+  if before and not has_ended(before) then
+    entries[i] = before
   end
   -- The instance has a lease that the server does not have: it was lost, and others may have been lost, too.
-  local own_lease = leases[i][own_holder]
-  local is_lost = (own_lease and own_lease.held or 0) < row[2]
-  if is_lost and operation == 'lease' and quota.phase == 'open' then
-    begin_recovery()
-  end
+  local own_lease = entries[i] and entries[i].leases[own_holder]
+  is_lost = is_lost or (own_lease and own_lease.held or 0) < row[2]
 end
-if request.has_leases and quota.phase == 'open' and redis.call('EXISTS', window_key) == 0 then
+for _, id in ipairs(request.leased) do
+  is_lost = is_lost or redis.call('EXISTS', key .. ':' .. id) == 0
+end
+if is_lost and operation == 'lease' and quota.phase == 'open' then
   begin_recovery()
 end
 
@@ -139,11 +171,11 @@ local function write_quota()
       redis.call('HDEL', key, 'g ' .. name)
     end
   end
-  redis.call('PEXPIREAT', key, int(math.floor((request.ends + 7 * DAY) / 1000)))
+  redis.call('PEXPIREAT', key, int(math.floor((request.counts_until + 7 * DAY) / 1000)))
 end
 
--- Nothing of a window that began after the loss can have been lost.
-local is_recovering = quota.phase ~= 'open' and request.starts <= quota.recovery_start
+-- Nothing that began after the loss can have been lost.
+local is_recovering = quota.phase ~= 'open' and request.counts_from <= quota.recovery_start
 if is_recovering and operation == 'lease' and own.reported_recovery ~= quota.recovery_start then
   write_quota()
   return { 'report', table.concat(missing, ',') }
@@ -151,36 +183,84 @@ end
 
 -- Grant ---------------------------------------------------------------------------------------------------------------
 
--- With the empty field.
+-- Units are leased while the window is open, and until the end of the windows that keys have opened in it.
+local is_over = now >= request.ends
+local is_late = false
+
+-- With the empty field. Parts of a sliding window have the keys of earlier ones that are used again, too: their sum is limited.
 local key_count = math.max(redis.call('HLEN', window_key), 1)
-local reply = { is_recovering and 'unsure' or 'ok', table.concat(missing, ',') }
-local changed, deleted = {}, {}
+local sum_of_counts = key_count
+for _, id in ipairs(request.earlier) do
+  sum_of_counts = sum_of_counts + redis.call('HLEN', key .. ':' .. id)
+end
+local max_sum = request.max_keys * (#request.earlier + 1) + #request.earlier
+
+-- Returns the units held and taken in the earlier parts, and by part.
+local function count_before(i)
+  local held_before, taken_before, by_part = 0, 0, {}
+  for k = 1, opens_by_key and 0 or #earlier do
+    by_part[k] = 0
+    for _, lease in pairs(earlier[k][i] and earlier[k][i].leases or {}) do
+      by_part[k], taken_before = by_part[k] + lease.held, taken_before + lease.taken
+    end
+    held_before = held_before + by_part[k]
+  end
+  return held_before, taken_before, by_part
+end
+
+-- Returns the number of parts that must expire until `units` come back, and any.
+local function count_expiring(by_part, units)
+  local freed = 0
+  for k = 1, #by_part do
+    freed = freed + by_part[k]
+    if freed > 0 and freed >= units then
+      return k
+    end
+  end
+  return #by_part + 1
+end
+
+local reply = { '', table.concat(missing, ',') }
+local changed, deleted = { [window_key] = {} }, { [window_key] = {} }
 for i, row in ipairs(rows) do
-  local name, is_known, limit, taken, held, needed, wanted =
-    row[1], row[2] >= 0, row[3], row[4], row[5], row[6], row[7]
-  local is_new = not values[i]
-  local is_shared = is_new and key_count > request.max_keys and string.sub(name, 1, 1) ~= SHARED_PREFIX
-  if is_shared and operation == 'lease' then
-    reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = 'shared', '0', '0'
+  local name, is_known = row[1], row[2] >= 0
+  local limit, taken, held, needed, wanted, remaining = unpack(row[3])
+  local entry = entries[i]
+  local held_before, taken_before, by_part = count_before(i)
+  local is_new = not entry and held_before == 0
+  local is_full = key_count > request.max_keys or sum_of_counts > max_sum
+  if entry and has_ended(entry) then
+    if is_known then
+      reply[#reply + 1] = 'ended'
+      entry = nil
+    else
+      entry = { hash = window_key, leases = {} }
+    end
+  elseif is_new and is_full and string.sub(name, 1, 1) ~= SHARED_PREFIX and operation == 'lease' then
+    reply[#reply + 1] = 'shared'
   else
-    local own_lease, forgotten = leases[i][own_holder], 0
+    entry = entry or { hash = window_key, leases = {} }
+  end
+  if entry then
+    local leases, forgotten = entry.leases, 0
+    local own_lease = leases[own_holder]
     if not is_known and own_lease then
       -- The instance has forgotten the key, and what it held may be used.
       forgotten = own_lease.held
       taken, held, needed, wanted = taken + forgotten, held + forgotten, needed + forgotten, wanted + forgotten
     end
     -- Nobody knows whether what a killed incarnation held was used, and nobody returns it.
-    local closed = leases[i]['-'] or { held = 0, taken = 0 }
-    for holder, lease in pairs(leases[i]) do
+    local closed = leases['-'] or { held = 0, taken = 0 }
+    for holder, lease in pairs(leases) do
       local incarnation = incarnations[holder]
       if incarnation and is_replaced(incarnation) then
         closed = { held = closed.held + lease.held, taken = closed.taken + lease.held }
-        leases[i][holder] = nil
+        leases[holder] = nil
       end
     end
-    leases[i]['-'] = closed
+    leases['-'] = closed
     local held_by_others, taken_by_others = 0, 0
-    for holder, lease in pairs(leases[i]) do
+    for holder, lease in pairs(leases) do
       if holder ~= own_holder then
         local incarnation = incarnations[holder]
         local is_silent = not incarnation or incarnation.last_call < now - LIVENESS_WINDOW
@@ -188,40 +268,68 @@ for i, row in ipairs(rows) do
         taken_by_others = taken_by_others + (is_silent and lease.held or lease.taken)
       end
     end
-    local free, grant = math.max(limit - held_by_others - held, 0), 0
-    if operation == 'lease' and not is_recovering and needed - held <= free then
+    local excess = needed + held_by_others + held_before - limit
+    local free, grant = math.max(needed - held - excess, 0), 0
+    local can_grant = not is_over or entry.start ~= nil
+    if operation == 'lease' and not is_recovering and can_grant and excess <= 0 then
       -- Leave units for other instances.
       grant = math.min(wanted - held, math.max(needed - held, math.floor(free / 2)))
     end
-    leases[i][own_holder] = { held = held + grant, taken = taken }
+    is_late = is_late or (not can_grant and needed > held)
+    leases[own_holder] = { held = held + grant, taken = taken }
     if operation == 'close' then
-      leases[i]['-'] = { held = closed.held + taken, taken = closed.taken + taken }
-      leases[i][own_holder] = nil
+      leases['-'] = { held = closed.held + taken, taken = closed.taken + taken }
+      leases[own_holder] = nil
     end
     local parts = {}
-    for holder, lease in pairs(leases[i]) do
+    for holder, lease in pairs(leases) do
       if lease.held > 0 or lease.taken > 0 then
         parts[#parts + 1] = holder .. ':' .. int(lease.held) .. ':' .. int(lease.taken)
       end
     end
+    changed[entry.hash], deleted[entry.hash] = changed[entry.hash] or {}, deleted[entry.hash] or {}
     if #parts > 0 then
-      changed[#changed + 1], changed[#changed + 2] = name, table.concat(parts, ';')
-      key_count = key_count + (is_new and 1 or 0)
-    elseif not is_new then
-      deleted[#deleted + 1] = name
+      local start = ''
+      if opens_by_key then
+        if operation == 'report' and remaining > 0 then
+          entry.start = math.max(entry.start or 0, now + remaining - request.length)
+        end
+        entry.start = entry.start or math.min(now, request.ends - 1)
+        start = int(entry.start) .. '|'
+      end
+      local fields = changed[entry.hash]
+      fields[#fields + 1], fields[#fields + 2] = name, start .. table.concat(parts, ';')
+      if not entries[i] then
+        key_count, sum_of_counts = key_count + 1, sum_of_counts + 1
+      end
+    elseif entries[i] then
+      table.insert(deleted[entry.hash], name)
     end
-    reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] =
-      int(held + grant), int(taken_by_others), int(forgotten)
+    local columns = { int(held + grant), int(taken_by_others), int(forgotten) }
+    if opens_by_key then
+      columns[4] = int(#parts > 0 and entry.start + request.length - now or 0)
+      columns[5] = entry.hash == window_key and '0' or '1'
+    elseif #request.earlier > 0 then
+      columns[4], columns[5] = int(taken_before), int(count_expiring(by_part, excess))
+    end
+    reply[#reply + 1] = table.concat(columns, ' ')
   end
 end
+reply[1] = is_recovering and 'unsure' or is_late and 'late' or 'ok'
 write_quota()
-if #deleted > 0 then
-  redis.call('HDEL', window_key, unpack(deleted))
+for hash, fields in pairs(deleted) do
+  if #fields > 0 then
+    redis.call('HDEL', hash, unpack(fields))
+  end
 end
-if #changed > 0 then
-  -- The window exists while no key has units, too.
-  changed[#changed + 1], changed[#changed + 2] = '', '1'
-  redis.call('HSET', window_key, unpack(changed))
-  redis.call('PEXPIREAT', window_key, int(math.floor(request.ends / 1000) + 60000))
+for hash, fields in pairs(changed) do
+  if #fields > 0 then
+    -- The window exists while no key has units, too.
+    fields[#fields + 1], fields[#fields + 2] = '', '1'
+    redis.call('HSET', hash, unpack(fields))
+    if hash == window_key then
+      redis.call('PEXPIREAT', hash, int(math.floor(request.counts_until / 1000) + 60000))
+    end
+  end
 end
 return reply

@@ -10,7 +10,8 @@ use redis::Value;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use tidegate_policy::key_lease::{KeyGrant, KeyLeaseCall, KeyLeaseRow};
+use tidegate_policy::key_lease::{Beyond, KeyGrant, KeyLeaseCall, KeyLeaseRow};
+use tidegate_policy::key_usage::KeyWindows;
 use tidegate_policy::{Timestamp, Units};
 use tracing::{info, warn};
 
@@ -19,7 +20,7 @@ const MAX_CLOCK_SKEW: Duration = Duration::from_secs(2);
 
 /// Leases of the budgets of keys, shared by all instances with the same `prefix`.
 pub(super) struct SharedBudgets {
-    client: RedisClient,
+    pub(super) client: RedisClient,
     prefix: String,
     holder: String,
     instance: String,
@@ -38,13 +39,19 @@ struct ScriptCall<'a> {
     instance: &'a str,
     seq: u64,
     window: String,
+    earlier: Vec<String>,
+    leased: Vec<String>,
+    counts_from: u64,
     starts: u64,
     ends: u64,
+    counts_until: u64,
+    /// Length of the windows that keys open; 0 of others.
+    length: u64,
     max_keys: usize,
     is_last: bool,
-    has_leases: bool,
-    /// Key, acknowledged units (-1 without a reply), limit, taken, held, needed and wanted units.
-    rows: Vec<(String, i64, u64, u64, u64, u64, u64)>,
+    /// Key, acknowledged units (-1 without a reply), limit, taken, held, needed and wanted units, and the remaining time of the window of
+    /// the key.
+    rows: Vec<(String, i64, [u64; 6])>,
 }
 
 impl SharedBudgets {
@@ -61,11 +68,6 @@ impl SharedBudgets {
         }
     }
 
-    /// Replaces the timeouts of the connections.
-    pub(super) fn set_timeouts(&mut self, timeouts: super::Timeouts) {
-        self.client.timeouts = timeouts;
-    }
-
     pub(super) async fn run(
         &mut self,
         operation: KeyOperation,
@@ -75,7 +77,7 @@ impl SharedBudgets {
         let encoded: Vec<Vec<String>> = calls.iter().map(|call| self.encode(operation, call)).collect();
         let mut replies = Vec::with_capacity(calls.len());
         for (call, reply) in calls.iter().zip(self.client.run(&encoded, now).await?) {
-            let reply = parse(&reply?, call.rows.len());
+            let reply = parse(&reply?, call);
             let (status, missing, reply) = reply
                 .ok_or_else(|| error::refused(&self.client.server, "invalid reply of the script of the budgets"))?;
             self.record_status(call, &status, &missing, now);
@@ -100,8 +102,12 @@ impl SharedBudgets {
             let acknowledged = row.acknowledged.map_or(-1, |units| i64::try_from(units.milli()).unwrap_or(i64::MAX));
             let units = [row.limit, row.taken, row.held, row.needed, row.wanted].map(Units::milli);
             let [limit, taken, held, needed, wanted] = units;
-            (format!("{:016x}", row.key.to_u64()), acknowledged, limit, taken, held, needed, wanted)
+            let remaining = u64::try_from(row.remaining.as_micros()).unwrap_or(u64::MAX);
+            (format!("{:016x}", row.key.to_u64()), acknowledged, [limit, taken, held, needed, wanted, remaining])
         };
+        let (windows, window) = (call.windows, call.window);
+        let id = |start: u64| window_id(windows, start);
+        let earlier: Vec<u64> = windows.earlier_tables(window.start.0).collect();
         let argument = ScriptCall {
             operation: match operation {
                 KeyOperation::Lease => "lease",
@@ -111,12 +117,16 @@ impl SharedBudgets {
             holder: &self.holder,
             instance: &self.instance,
             seq: self.calls,
-            window: call.window.start.0.to_string(),
-            starts: call.window.start.0 / 1000,
-            ends: call.window.end.0 / 1000,
+            window: id(window.start.0),
+            earlier: earlier.iter().copied().map(id).collect(),
+            leased: call.leased.iter().copied().map(id).collect(),
+            counts_from: earlier.first().unwrap_or(&window.start.0) / 1000,
+            starts: window.start.0 / 1000,
+            ends: window.end.0 / 1000,
+            counts_until: windows.counts_until(window).0 / 1000,
+            length: if let KeyWindows::FirstUse { .. } = windows { windows.spacing() / 1000 } else { 0 },
             max_keys: call.max_keys,
             is_last: matches!(operation, KeyOperation::Report { is_last: true }),
-            has_leases: call.has_leases,
             rows: call.rows.iter().map(row).collect(),
         };
         let argument = serde_json::to_string(&argument).expect("the call has only numbers and text");
@@ -126,7 +136,7 @@ impl SharedBudgets {
     /// Logs once that leases are suspended, with the reason, and once that they are resumed.
     fn record_status(&mut self, call: &KeyLeaseCall, status: &str, missing: &str, now: Timestamp) {
         match status {
-            "over" | "early" => {
+            "over" | "early" | "late" => {
                 let (since, is_long) = self.not_open.entry(call.quota.clone()).or_insert((now, false));
                 *is_long = now.saturating_duration_since(*since) >= MAX_CLOCK_SKEW;
             }
@@ -136,7 +146,7 @@ impl SharedBudgets {
             "unsure" if self.recovering.insert(call.quota.clone(), missing.to_owned()).as_deref() != Some(missing) => {
                 warn!("{}", self.recovery_message(&call.quota, missing));
             }
-            "ok" if self.recovering.remove(&call.quota).is_some() => {
+            "ok" | "late" if self.recovering.remove(&call.quota).is_some() => {
                 info!("{}: leases for the budgets of {} resumed", self.client.server, call.quota);
             }
             _ => {}
@@ -157,27 +167,50 @@ impl SharedBudgets {
     }
 }
 
-/// Returns the status of a reply, the missing holders, and what it means for the rows.
-fn parse(reply: &Value, rows: usize) -> Option<(String, String, KeyReply)> {
+/// Returns the id of a window in Redis. Windows that are replaced by others of a reload have other ids.
+fn window_id(windows: KeyWindows, start: u64) -> String {
+    match windows {
+        KeyWindows::OfQuota => start.to_string(),
+        KeyWindows::Sliding { .. } => format!("sliding:{}:{start}", windows.spacing()),
+        KeyWindows::FirstUse { .. } => format!("first_use:{}:{start}", windows.spacing()),
+    }
+}
+
+/// Returns the status of a reply, the missing holders, and what it means for the rows of a call.
+fn parse(reply: &Value, call: &KeyLeaseCall) -> Option<(String, String, KeyReply)> {
     let words: Vec<String> = redis::from_redis_value_ref(reply).ok()?;
     let (status, missing) = (words.first()?.clone(), words.get(1)?.clone());
     let reply = match status.as_str() {
-        "ok" | "unsure" => KeyReply::Granted(words[2..].chunks(3).map(grant).collect::<Option<Vec<_>>>()?),
+        "ok" | "unsure" | "late" => {
+            KeyReply::Granted(words[2..].iter().map(|row| grant(row, call.windows)).collect::<Option<Vec<_>>>()?)
+        }
         "report" => KeyReply::ReportRequested,
         "over" | "early" => KeyReply::NotOpen,
         // A later call has overtaken this one: impossible, because this instance sends calls one after the other.
         _ => return None,
     };
-    let is_complete = !matches!(&reply, KeyReply::Granted(grants) if grants.len() != rows);
+    let is_complete = !matches!(&reply, KeyReply::Granted(grants) if grants.len() != call.rows.len());
     is_complete.then_some((status, missing, reply))
 }
 
-fn grant(words: &[String]) -> Option<KeyGrant> {
-    let [held, taken_by_others, forgotten] = words else { return None };
-    if held == "shared" {
-        return Some(KeyGrant::Shared);
+fn grant(row: &str, windows: KeyWindows) -> Option<KeyGrant> {
+    match row {
+        "shared" => return Some(KeyGrant::Shared),
+        "ended" => return Some(KeyGrant::Ended),
+        _ => {}
     }
-    let units = |word: &String| word.parse().ok().map(Units::from_milli);
-    let (held, taken_by_others, forgotten) = (units(held)?, units(taken_by_others)?, units(forgotten)?);
-    Some(KeyGrant::Counted { held, taken_by_others, forgotten })
+    let columns = row.split(' ').map(|column| column.parse().ok()).collect::<Option<Vec<u64>>>()?;
+    let (&[held, taken_by_others, forgotten], of_windows) = columns.split_first_chunk::<3>()?;
+    let beyond = match (windows, of_windows) {
+        (KeyWindows::OfQuota, []) => Beyond::Nothing,
+        (KeyWindows::Sliding { .. }, &[taken, expiring]) => {
+            Beyond::Earlier { taken: Units::from_milli(taken), expiring: u8::try_from(expiring).ok()? }
+        }
+        (KeyWindows::FirstUse { .. }, &[remaining, is_earlier]) => {
+            Beyond::Own { remaining: Duration::from_micros(remaining), is_earlier: is_earlier == 1 }
+        }
+        _ => return None,
+    };
+    let [held, taken_by_others, forgotten] = [held, taken_by_others, forgotten].map(Units::from_milli);
+    Some(KeyGrant::Counted { held, taken_by_others, forgotten, beyond })
 }

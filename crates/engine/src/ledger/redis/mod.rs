@@ -115,7 +115,7 @@ impl RedisStore {
     /// Replaces the timeouts of the connections.
     pub fn with_timeouts(mut self, timeouts: Timeouts) -> Self {
         self.client.timeouts = timeouts;
-        self.budgets.set_timeouts(timeouts);
+        self.budgets.client.timeouts = timeouts;
         self
     }
 

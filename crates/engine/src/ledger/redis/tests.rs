@@ -11,6 +11,8 @@ use tidegate_policy::lease::WindowKey;
 use tidegate_policy::window::Span;
 use tokio::runtime::Runtime;
 
+mod budgets;
+
 #[path = "../../../../../tests/integration/support/wait.rs"]
 #[allow(dead_code, unreachable_pub, reason = "shared with the integration tests")]
 mod wait;
@@ -74,6 +76,13 @@ impl RedisFixture {
         call.extend(words.iter().map(|&word| word.to_owned()));
         let mut connection = self.connection.borrow_mut();
         self.runtime.block_on(connection.run(&[&call], Timestamp::default())).expect("the server is up").remove(0)
+    }
+
+    /// Runs another script with an argument.
+    fn run(&self, script: &'static str, argument: &str) {
+        let mut connection = RedisConnection::new(RedisEndpoint::local(self.port), script, TEST_TIMEOUTS);
+        let call = [self.key(), argument.to_owned()].to_vec();
+        self.runtime.block_on(connection.run(&[&call], Timestamp::default())).expect("the server is up");
     }
 
     fn now(&self) -> Timestamp {

@@ -1,0 +1,441 @@
+//! The script of the budgets on a real server, with the leases of simulated instances, in all windows that keys can have.
+
+use super::*;
+use crate::ledger::store::{KeyOperation, KeyReply};
+use tidegate_policy::identity::ClientKey;
+use tidegate_policy::key_lease::{KeyBalance, KeyLeaseCall, KeyLeases};
+use tidegate_policy::key_usage::KeyWindows;
+
+const LIMIT: u64 = 60;
+const LENGTH: Duration = Duration::from_secs(120);
+const MAX_KEYS: usize = 100;
+
+/// A fixed window is long enough for all steps.
+const OF_QUOTA: Span = Span { start: Timestamp::from_seconds(START), end: Timestamp::from_seconds(START + 100_000) };
+
+fn units(whole: u64) -> Units {
+    Units::from_whole(whole)
+}
+
+fn key(number: u64) -> ClientKey {
+    ClientKey::from_credential(number)
+}
+
+/// A request that was admitted.
+#[derive(Clone, Copy, Debug)]
+struct Admitted {
+    instance: usize,
+    key: u64,
+    /// Id of the window to settle.
+    window: u64,
+    at: Timestamp,
+    /// Time at which the window of the key ends, as the instance knows.
+    renewal: Timestamp,
+    cost: u64,
+    is_settled: bool,
+}
+
+/// One gateway.
+struct Instance {
+    leases: KeyLeases,
+    store: RedisStore,
+}
+
+/// Gateways that share the budgets of one quota.
+struct Fleet {
+    fixture: Rc<RedisFixture>,
+    windows: KeyWindows,
+    instances: Vec<Instance>,
+    runs: u64,
+    admitted: Vec<Admitted>,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Request {
+        instance: usize,
+        key: u64,
+        cost: u64,
+    },
+    /// A request that waits for a lease.
+    RequestWithLease {
+        instance: usize,
+        key: u64,
+        cost: u64,
+    },
+    /// Settles the latest request in flight at a share of its cost.
+    Settle {
+        quarters: u64,
+    },
+    Exchange {
+        instance: usize,
+        is_tick: bool,
+    },
+    LoseReply {
+        instance: usize,
+    },
+    Advance {
+        milliseconds: u64,
+    },
+    Run {
+        seconds: u64,
+    },
+    Kill {
+        instance: usize,
+    },
+    Close {
+        instance: usize,
+    },
+    Wipe,
+}
+
+impl Fleet {
+    fn new(fixture: &Rc<RedisFixture>, windows: KeyWindows) -> Self {
+        let mut fleet =
+            Self { fixture: Rc::clone(fixture), windows, instances: Vec::new(), runs: 0, admitted: Vec::new() };
+        for number in 0..3 {
+            let instance = fleet.start(number);
+            fleet.instances.push(instance);
+        }
+        // A new server waits for instances.
+        (0..3).for_each(|instance| fleet.exchange(instance, true));
+        fixture.advance(3500);
+        (0..3).for_each(|instance| fleet.exchange(instance, true));
+        fleet
+    }
+
+    fn start(&mut self, number: usize) -> Instance {
+        self.runs += 1;
+        let mut store = self.fixture.store(Incarnation::of_instance(&format!("instance{number}"), self.runs), false);
+        let key = self.fixture.key();
+        let clock = format!("redis.call('MGET', '{key}:seconds', '{key}:micro')");
+        let run = format!("redis.call('GET', '{key}:run')");
+        let mut script = std::mem::take(&mut store.budgets.client.script);
+        let (rule, replacement) = self.fixture.change;
+        if !rule.is_empty() {
+            script = script.replace(rule, replacement);
+        }
+        store.budgets.client.script =
+            script.replace("redis.call('TIME')", &clock).replace("redis.call('INFO', 'server')", &run);
+        Instance { leases: KeyLeases::new(self.windows, MAX_KEYS), store }
+    }
+
+    fn window(&self) -> Span {
+        self.windows.table_span(OF_QUOTA, self.fixture.now())
+    }
+
+    fn call(&mut self, instance: usize, operation: KeyOperation, call: &KeyLeaseCall) -> KeyReply {
+        let (now, calls) = (self.fixture.now(), std::slice::from_ref(call));
+        let store = &mut self.instances[instance].store;
+        let replies = self.fixture.runtime.block_on(store.lease_keys(operation, calls, now));
+        replies.expect("the server is up").remove(0)
+    }
+
+    fn calls(&mut self, instance: usize, is_tick: bool) -> Vec<KeyLeaseCall> {
+        let (window, now) = (self.window(), self.fixture.now());
+        self.instances[instance].leases.calls(QUOTA, window, now, is_tick)
+    }
+
+    /// Exchanges leases as the refresher does.
+    fn exchange(&mut self, instance: usize, is_tick: bool) {
+        for call in self.calls(instance, is_tick) {
+            let reply = self.call(instance, KeyOperation::Lease, &call);
+            match &reply {
+                KeyReply::Granted(grants) => _ = self.instances[instance].leases.apply(&call, grants),
+                KeyReply::NotOpen => self.instances[instance].leases.requeue(&call),
+                KeyReply::ReportRequested => {
+                    self.instances[instance].leases.requeue(&call);
+                    self.report(instance, &call);
+                }
+            }
+        }
+    }
+
+    fn report(&mut self, instance: usize, call: &KeyLeaseCall) {
+        let now = self.fixture.now();
+        let mut reports = self.instances[instance].leases.report(QUOTA, call.window, now);
+        if reports.is_empty() {
+            reports.push(KeyLeaseCall { rows: Vec::new(), leased: Vec::new(), ..call.clone() });
+        }
+        for (index, report) in reports.iter().enumerate() {
+            let operation = KeyOperation::Report { is_last: index + 1 == reports.len() };
+            if let KeyReply::Granted(grants) = self.call(instance, operation, report) {
+                self.instances[instance].leases.apply(report, &grants);
+            }
+        }
+    }
+
+    /// Admits a request that the leases cover. Else requests one.
+    fn request(&mut self, instance: usize, number: u64, cost: u64) -> bool {
+        let (window, now, limit) = (self.window(), self.fixture.now(), units(LIMIT));
+        let leases = &mut self.instances[instance].leases;
+        let KeyBalance { taken, leased } = leases.balance(window.start.0, key(number), limit, units(cost), now);
+        let after = taken.saturating_add(units(cost));
+        if after > limit {
+            return false;
+        }
+        if after > leased {
+            leases.request(window, key(number), limit, units(cost), now);
+            return false;
+        }
+        let (settled_in, _) = leases.reserve(window, key(number), limit, units(cost), now);
+        let renewal = leases.renewal(window.start.0, key(number), now).unwrap_or(OF_QUOTA.end);
+        let admitted =
+            Admitted { instance, key: number, window: settled_in, at: now, renewal, cost, is_settled: false };
+        self.admitted.push(admitted);
+        true
+    }
+
+    /// Requests until the key is refused for its limit, and exchanges leases. Returns the number of requests admitted.
+    fn spend(&mut self, instance: usize, number: u64, cost: u64) -> u64 {
+        (0..100).filter(|_| self.request_with_lease(instance, number, cost)).count() as u64
+    }
+
+    /// Admits a request at once or after a lease.
+    fn request_with_lease(&mut self, instance: usize, number: u64, cost: u64) -> bool {
+        self.request(instance, number, cost) || {
+            self.exchange(instance, false);
+            self.request(instance, number, cost)
+        }
+    }
+
+    fn settle(&mut self, quarters: u64) {
+        let Some(request) = self.admitted.iter_mut().rev().find(|request| !request.is_settled) else { return };
+        let charged = (request.cost * quarters).div_ceil(4);
+        let Admitted { instance, key: number, window, cost, .. } = *request;
+        (request.cost, request.is_settled) = (charged, true);
+        self.instances[instance].leases.settle(window, key(number), units(cost), units(charged));
+    }
+
+    fn apply(&mut self, step: &Step) {
+        match *step {
+            Step::Request { instance, key, cost } => _ = self.request(instance, key, cost),
+            Step::RequestWithLease { instance, key, cost } => _ = self.request_with_lease(instance, key, cost),
+            Step::Settle { quarters } => self.settle(quarters),
+            Step::Exchange { instance, is_tick } => self.exchange(instance, is_tick),
+            Step::LoseReply { instance } => {
+                for call in self.calls(instance, false) {
+                    self.call(instance, KeyOperation::Lease, &call);
+                    self.instances[instance].leases.requeue(&call);
+                }
+            }
+            Step::Advance { milliseconds } => self.fixture.advance(milliseconds),
+            // Instances call once a second.
+            Step::Run { seconds } => {
+                for _ in 0..seconds {
+                    self.fixture.advance(997);
+                    (0..3).for_each(|instance| self.exchange(instance, true));
+                }
+            }
+            Step::Kill { instance } => {
+                self.instances[instance] = self.start(instance);
+                self.admitted.iter_mut().filter(|it| it.instance == instance).for_each(|it| it.is_settled = true);
+            }
+            Step::Close { instance } => {
+                self.admitted.iter_mut().filter(|it| it.instance == instance).for_each(|it| it.is_settled = true);
+                for call in self.instances[instance].leases.last_report(QUOTA, self.fixture.now()) {
+                    self.call(instance, KeyOperation::Close, &call);
+                }
+                self.instances[instance] = self.start(instance);
+            }
+            Step::Wipe => {
+                let script = "for _, key in ipairs(redis.call('KEYS', ARGV[1])) do redis.call('DEL', key) end return 0";
+                let pattern = self.fixture.key().replace(":leases", ":budgets*");
+                self.fixture.run(script, &pattern);
+                self.fixture.new_run();
+            }
+        }
+    }
+
+    /// Returns an error if the latest admitted request takes its key beyond the limit, in a window of its own, or in the span of a
+    /// sliding one that ends then.
+    fn check_limit(&self) -> Result<(), String> {
+        let Some(last) = self.admitted.last() else { return Ok(()) };
+        let counts = |earlier: &&Admitted| match self.windows {
+            KeyWindows::Sliding { .. } => last.at < earlier.at + LENGTH,
+            KeyWindows::OfQuota | KeyWindows::FirstUse { .. } => earlier.renewal == last.renewal,
+        };
+        let of_key = || self.admitted.iter().filter(|earlier| earlier.key == last.key && earlier.cost > 0);
+        let used: u64 = of_key().filter(counts).map(|earlier| earlier.cost).sum();
+        if used > LIMIT {
+            return Err(format!("{used} of {LIMIT} used with {last:?}"));
+        }
+        let overlaps = |earlier: &&Admitted| {
+            let apart = Duration::from_nanos(earlier.renewal.0.abs_diff(last.renewal.0));
+            !apart.is_zero() && apart < LENGTH
+        };
+        let is_first_use = matches!(self.windows, KeyWindows::FirstUse { .. }) && last.cost > 0;
+        match of_key().find(overlaps).filter(|_| is_first_use) {
+            Some(earlier) => Err(format!("windows overlap: {earlier:?} {last:?}")),
+            None => Ok(()),
+        }
+    }
+}
+
+fn step(loses_data: bool) -> impl Strategy<Value = Step> {
+    let run = prop_oneof![4 => 0_u64..4, 1 => 0_u64..150].prop_map(|seconds| Step::Run { seconds });
+    let advance =
+        prop_oneof![4 => 0_u64..4000, 1 => 0_u64..150_000].prop_map(|milliseconds| Step::Advance { milliseconds });
+    let end = (0_usize..3, any::<bool>())
+        .prop_map(|(instance, is_killed)| if is_killed { Step::Kill { instance } } else { Step::Close { instance } });
+    let (time, loss) =
+        if loses_data { (run.boxed(), Just(Step::Wipe).boxed()) } else { (advance.boxed(), end.boxed()) };
+    prop_oneof![
+        15 => (0_usize..3, 0_u64..2, 1_u64..30)
+            .prop_map(|(instance, key, cost)| Step::Request { instance, key, cost }),
+        15 => (0_usize..3, 0_u64..2, 1_u64..30)
+            .prop_map(|(instance, key, cost)| Step::RequestWithLease { instance, key, cost }),
+        10 => (0_u64..=4).prop_map(|quarters| Step::Settle { quarters }),
+        25 => (0_usize..3, any::<bool>()).prop_map(|(instance, is_tick)| Step::Exchange { instance, is_tick }),
+        3 => (0_usize..3).prop_map(|instance| Step::LoseReply { instance }),
+        10 => time,
+        2 => loss,
+    ]
+}
+
+fn all_windows() -> [KeyWindows; 3] {
+    [KeyWindows::OfQuota, KeyWindows::sliding(LENGTH), KeyWindows::FirstUse { length: LENGTH }]
+}
+
+/// Runs random steps, with a part of the script replaced. Returns the first excess of a limit.
+fn run_steps(
+    port: u16,
+    windows: KeyWindows,
+    loses_data: bool,
+    first_name: u64,
+    config: &ProptestConfig,
+    change: (&'static str, &'static str),
+) -> Result<(), String> {
+    let names = std::cell::Cell::new(first_name);
+    let steps = proptest::collection::vec(step(loses_data), 1..150);
+    let config = ProptestConfig { failure_persistence: None, ..config.clone() };
+    let mut runner = match change.0 {
+        "" => TestRunner::new(config),
+        // A changed script always fails in the same scenario.
+        _ => TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &[1; 32])),
+    };
+    let outcome = runner.run(&steps, |steps| {
+        names.set(names.get() + 1);
+        let mut fleet = Fleet::new(&RedisFixture::with_script_change(port, names.get(), change), windows);
+        for step in &steps {
+            fleet.apply(step);
+            fleet.check_limit().map_err(|message| TestCaseError::fail(format!("after {step:?}: {message}")))?;
+        }
+        Ok(())
+    });
+    outcome.map_err(|failure| failure.to_string())
+}
+
+/// In any order of requests, settlements, calls, lost replies, clean and unclean ends, and losses of all data.
+/// `TIDEGATE_CASES` sets a number of scenarios beyond the time of a test run.
+#[test]
+fn no_key_gets_more_than_its_limit_in_any_window_from_all_instances() {
+    let redis = real::RedisServer::start(&[]);
+    let cases = std::env::var("TIDEGATE_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(30);
+    for (index, windows) in all_windows().into_iter().enumerate() {
+        for loses_data in [false, true] {
+            let first_name = 1_000_000 * (2 * index as u64 + u64::from(loses_data));
+            let config = ProptestConfig { cases, ..Default::default() };
+            run_steps(redis.port, windows, loses_data, first_name, &config, ("", ""))
+                .unwrap_or_else(|failure| panic!("{windows:?}: {failure}"));
+        }
+    }
+}
+
+/// Each rule for windows of keys is necessary: without it, some scenario exceeds a limit.
+#[test]
+fn every_rule_of_windows_of_keys_is_necessary() {
+    let [_, sliding, first_use] = all_windows();
+    let rules = [
+        (sliding, false, ("held_by_others + held_before - limit", "held_by_others - limit")),
+        (sliding, true, ("request.counts_from <= quota.recovery_start", "request.starts <= quota.recovery_start")),
+        (first_use, false, ("before and not has_ended(before)", "false")),
+        (first_use, true, ("operation == 'report' and remaining > 0", "false")),
+    ];
+    let redis = real::RedisServer::start(&[]);
+    for (first_name, (windows, loses_data, change)) in (1..).map(|rule| 1_000_000 * rule).zip(rules) {
+        assert!(include_str!("../budgets.lua").contains(change.0), "{change:?}");
+        let config = ProptestConfig { cases: 300, max_shrink_iters: 0, ..Default::default() };
+        let outcome = run_steps(redis.port, windows, loses_data, first_name, &config, change);
+        assert!(outcome.is_err(), "no scenario needs {change:?}");
+    }
+}
+
+impl Fleet {
+    /// Returns the time after which the key can pay, once the ledger has refused.
+    fn wait(&mut self, instance: usize, number: u64, cost: u64) -> Duration {
+        assert!(!self.request(instance, number, cost), "the budget is spent");
+        self.exchange(instance, false);
+        assert!(!self.request(instance, number, cost), "the budget is spent");
+        let (window, now) = (self.window(), self.fixture.now());
+        let renewal =
+            self.instances[instance].leases.renewal(window.start.0, key(number), now).expect("a window of the key");
+        renewal.saturating_duration_since(now)
+    }
+
+    fn advance(&self, time: Duration) {
+        self.fixture.advance(u64::try_from(time.as_millis()).expect("a short time"));
+    }
+}
+
+const MILLISECOND: Duration = Duration::from_millis(1);
+
+#[test]
+fn units_of_a_sliding_window_come_back_when_promised() {
+    let redis = real::RedisServer::start(&[]);
+    let mut fleet = Fleet::new(&RedisFixture::new(redis.port, 1), KeyWindows::sliding(LENGTH));
+    assert_eq!(fleet.spend(0, 1, 1), LIMIT, "all instances have the whole limit together");
+    (0..3).for_each(|instance| assert!(fleet.wait(instance, 1, 1) >= LENGTH));
+
+    assert_eq!((0..20).filter(|_| fleet.request_with_lease(0, 2, 1)).count(), 20);
+    fleet.advance(LENGTH / 4);
+    assert_eq!(fleet.spend(1, 2, 1), LIMIT - 20);
+    // Units of both times are needed for the dearer request.
+    let (of_first, of_both) = (fleet.wait(2, 2, 10), fleet.wait(2, 2, 30));
+    assert!(of_first >= LENGTH - LENGTH / 4 && of_first < LENGTH, "{of_first:?}");
+    assert_eq!(of_both, of_first + LENGTH / 4);
+    assert_eq!(fleet.wait(2, 2, 10), of_both, "known for the dearer one");
+    fleet.advance(of_first - MILLISECOND);
+    assert_eq!(fleet.wait(2, 2, 10), MILLISECOND);
+    fleet.advance(MILLISECOND);
+    assert_eq!(fleet.spend(2, 2, 1), 20);
+    assert_eq!(fleet.wait(0, 2, 10), LENGTH / 4);
+    assert_eq!(fleet.check_limit(), Ok(()));
+}
+
+#[test]
+fn instances_share_the_window_that_a_key_opens() {
+    let redis = real::RedisServer::start(&[]);
+    let mut fleet = Fleet::new(&RedisFixture::new(redis.port, 1), KeyWindows::FirstUse { length: LENGTH });
+    assert_eq!(fleet.spend(0, 1, 1), LIMIT);
+    assert_eq!(fleet.wait(1, 1, 1), LENGTH);
+    fleet.advance(LENGTH / 2);
+    assert!(fleet.request_with_lease(1, 2, 1));
+    fleet.advance(LENGTH / 2 - MILLISECOND);
+    assert_eq!([0, 2].map(|instance| fleet.wait(instance, 1, 1)), [MILLISECOND; 2]);
+    fleet.advance(MILLISECOND);
+    assert_eq!(fleet.spend(2, 1, 1), LIMIT, "the window of this key has ended");
+    assert_eq!(fleet.spend(0, 2, 1), LIMIT - 1, "that of the other has not");
+    assert_eq!(fleet.wait(2, 2, 1), LENGTH / 2);
+    assert_eq!(fleet.check_limit(), Ok(()));
+}
+
+#[test]
+fn replaced_windows_give_no_units_twice() {
+    let redis = real::RedisServer::start(&[]);
+    let pairs = (0..9).map(|pair| [pair / 3, pair % 3]).filter(|[before, after]| before != after);
+    for (name, [before, after]) in (1..).zip(pairs.map(|pair| pair.map(|index| all_windows()[index]))) {
+        let mut fleet = Fleet::new(&RedisFixture::new(redis.port, name), before);
+        (0..40).for_each(|_| assert!(fleet.request_with_lease(0, 1, 1)));
+        fleet.windows = after;
+        let (window, now) = (fleet.window(), fleet.fixture.now());
+        for instance in &mut fleet.instances {
+            instance.leases.redefine(OF_QUOTA.start.0, after, window, now);
+        }
+        fleet.exchange(0, true);
+        // Of a request that was decided before: more than expected.
+        fleet.instances[0].leases.settle(fleet.admitted[0].window, key(1), units(1), units(3));
+        fleet.exchange(0, true);
+        assert_eq!(fleet.spend(1, 1, 1), LIMIT - 42, "{before:?} {after:?}");
+    }
+}
