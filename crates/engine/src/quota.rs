@@ -62,7 +62,8 @@ impl QuotaCounter {
         let max_shared_keys = quota.budget.as_ref().filter(|_| matches!(lease_mode, LeaseMode::Shared(_)));
         let key_leases =
             max_shared_keys.map(|budget| Box::new(Mutex::new(KeyLeases::new(quota.key_windows(), budget.max_keys))));
-        let keyed_usage = Mutex::new(KeyedUsage::new(quota.key_windows(), max_keys(quota, max_clients)));
+        let keyed_usage =
+            Mutex::new(KeyedUsage::new(quota.key_windows(), max_keys(quota, max_clients), quota.record_step()));
         // What the keys use together has no limit, and no ledger needs to lease it.
         let is_leased = !matches!(lease_mode, LeaseMode::Local) && quota.budget.is_none();
         let state = QuotaState::new(&of_all_keys(quota), class_ids, max_cost, is_leased, now);
@@ -97,6 +98,7 @@ impl QuotaCounter {
         state.update_config(&of_all_keys(quota), class_ids, max_cost);
         let mut keyed_usage = self.keyed_usage.lock();
         keyed_usage.set_max_keys(max_keys(quota, max_clients));
+        keyed_usage.set_record_step(quota.record_step());
         self.with_key_leases(|leases| leases.set_max_keys(max_keys(quota, max_clients)));
         let (earlier, windows) = (keyed_usage.usage().windows(), quota.key_windows());
         let is_other_window = state.window_id() != before;

@@ -60,6 +60,8 @@ pub struct ChangedEntry {
     pub window: u64,
     /// The entry.
     pub entry: KeyEntry,
+    /// Usage of the key before the change; `None` if the entry is new.
+    pub earlier: Option<Units>,
     /// Usage of a key without an entry, at most.
     pub floor: Units,
 }
@@ -83,7 +85,7 @@ impl KeyUsage {
             *window = windows.table(record.window).max(*window);
         }
         let mut usage = Self::new(windows, max_keys);
-        for &ChangedEntry { place, window, entry, floor } in stored {
+        for &ChangedEntry { place, window, entry, floor, .. } in stored {
             let (id, start) = (windows.table(window), windows.open_by_key().then_some(window));
             if latest.get(&place.table) == Some(&id)
                 && let Some(table) = usage.begin(id)
@@ -350,7 +352,8 @@ impl KeyUsage {
                 false => None,
             },
             Some(slot) => {
-                table.settle(slot, reserved, charged).then(|| table.changed(Place { table: index as u8, slot }))
+                let earlier = table.settle(slot, reserved, charged)?;
+                Some(table.changed(Place { table: index as u8, slot }, Some(earlier)))
             }
             // Its place was given away after all, together with the reservation.
             None if charged > reserved => Some(self.add(index, key, charged.saturating_sub(reserved), opening)),
@@ -418,8 +421,8 @@ impl KeyUsage {
 
     fn add(&mut self, index: usize, key: ClientKey, units: Units, opening: Opening) -> ChangedEntry {
         let table = self.tables[index].get_or_insert_default();
-        let slot = table.add(key, units, opening, self.max_keys);
-        table.changed(Place { table: index as u8, slot })
+        let (slot, earlier) = table.add(key, units, opening, self.max_keys);
+        table.changed(Place { table: index as u8, slot }, earlier)
     }
 }
 

@@ -106,6 +106,11 @@ pub struct ClassTiers {
     pub enforce: bool,
 }
 
+/// Number of steps of the recorded usage of a client that its share has at least, in all windows or parts that are counted
+/// together. A kill costs a client one of them, and a network as much for each of its clients: those of the 65,536 /64 networks of
+/// an IPv6 network one share at most, of its [eight](super::key_usage::CLIENTS_OF_NETWORK).
+const STEPS_OF_SHARE: u64 = 65_536;
+
 impl Quota {
     /// Returns an enforced quota of which only the limit refuses requests.
     pub fn new(name: &str, limit: Units, window: Window) -> Self {
@@ -134,6 +139,14 @@ impl Quota {
             Window::FirstUse { length } if self.budget.is_some() => KeyWindows::FirstUse { length },
             _ => KeyWindows::OfQuota,
         }
+    }
+
+    /// Returns the units of which the recorded usage of a key is a multiple, so that most requests of a client change no record: a
+    /// power of two, so that each is a multiple of smaller ones. Budgets and small shares of clients are recorded exactly.
+    pub fn record_step(&self) -> Units {
+        let limit = self.client_limit.filter(|_| self.budget.is_none()).unwrap_or_default();
+        let step = limit.floor() / (STEPS_OF_SHARE * self.key_windows().tables() as u64);
+        step.checked_ilog2().filter(|log| *log > 0).map_or(Units::from_milli(1), |log| Units::from_whole(1 << log))
     }
 
     /// Returns a span of time that contains `time`, after which windows of keys have ended that had not before it: a window of the
@@ -216,6 +229,7 @@ mod tests {
     use crate::fixtures;
     use crate::pacing::PacingRole;
     use std::num::NonZeroU32;
+    use std::time::Duration;
 
     const CLASS: ClassId = ClassId(0);
 
@@ -234,6 +248,26 @@ mod tests {
             assert_eq!(quota.enforced_pacing().is_some(), is_enforced);
             let used = |is_ahead| quota.used_for_tiers(Units::from_whole(7), is_ahead).floor();
             assert_eq!([Some(false), Some(true), None].map(used), [if is_enforced { 0 } else { 7 }, 7, 7]);
+        }
+    }
+
+    #[test]
+    fn large_shares_of_clients_are_recorded_in_steps_of_a_small_part() {
+        let step = |quota: &Quota, share: u64| {
+            Quota { client_limit: Some(Units::from_whole(share)), ..quota.clone() }.record_step()
+        };
+        let exact = Units::from_milli(1);
+        let quota = fixtures::quota("api", 1000);
+        let length = Duration::from_secs(60);
+        let sliding = Quota { window: Window::Sliding { length, sub_windows: 60 }, ..quota.clone() };
+        assert_eq!(quota.record_step(), exact);
+        for (quota, largest_exact) in [(&quota, (4 << 16) - 1), (&sliding, (28 << 16) - 1)] {
+            assert_eq!([0, 100, largest_exact].map(|share| step(quota, share)), [exact; 3]);
+            for share in (largest_exact + 1..=1 << 50).step_by(77_777_777_777_777).chain([1 << 50]) {
+                let tables = quota.key_windows().tables() as u64;
+                let of_all_tables = step(quota, share).floor() * tables;
+                assert!(of_all_tables <= share >> 16 && of_all_tables > share >> 18, "{share}");
+            }
         }
     }
 

@@ -58,6 +58,11 @@ impl Units {
         self.0 == 0
     }
 
+    /// Returns the least multiple of `step`, which is not zero, that is no less; at most [`Units::MAX`].
+    pub const fn next_multiple_of(self, step: Self) -> Self {
+        Self::from_milli(self.0.div_ceil(step.0).saturating_mul(step.0))
+    }
+
     /// Returns the sum, at most [`Units::MAX`].
     pub const fn saturating_add(self, other: Self) -> Self {
         Self::from_milli(self.0.saturating_add(other.0))
@@ -135,6 +140,11 @@ mod tests {
         let units = [0, 1, 999, 1000, 1001].map(Units::from_milli);
         assert_eq!(units.map(Units::ceil), [0, 1, 1, 1, 2]);
         assert_eq!(units.map(Units::floor), [0, 0, 0, 1, 1]);
+        assert_eq!(
+            units.map(|units| units.next_multiple_of(Units::from_milli(500)).milli()),
+            [0, 500, 1000, 1000, 1500]
+        );
+        assert_eq!(Units::MAX.next_multiple_of(Units::from_whole(1 << 40)), Units::MAX);
         assert_eq!(units.map(Units::is_zero), [true, false, false, false, false]);
         assert_eq!(units.into_iter().sum::<Units>(), Units::from_milli(3001));
         assert_eq!(units.map(|units| units.to_string()), ["0", "0.001", "0.999", "1", "1.001"]);

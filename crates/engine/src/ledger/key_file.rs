@@ -4,6 +4,9 @@
 //! what was reserved counts as used. Writes are synced to the disk every second, by no thread of requests. While a sync takes
 //! too long or after it has failed, nothing more is written, so that no request waits for the disk.
 //!
+//! Usage is recorded as a multiple of a step, rounded up, and written if this multiple changes. So a restart counts no usage too
+//! low, and that of each record at most one step too high.
+//!
 //! A header states for how many records the file has room, so that a truncated file is known as one.
 
 use crate::files;
@@ -54,6 +57,8 @@ const MAX_RECORDS: usize = 40_000_000;
 pub(crate) struct KeyFile {
     path: PathBuf,
     windows: KeyWindows,
+    /// Units of which the recorded usage is a multiple.
+    step: Cell<Units>,
     pub(super) open: Arc<OpenFile>,
     /// Number of records that the file has room for.
     room: Cell<u64>,
@@ -72,7 +77,8 @@ pub(crate) struct OpenFile {
 }
 
 impl KeyFile {
-    /// Replaces the file at `path` by one with the records, in the order of their places, and keeps it open.
+    /// Replaces the file at `path` by one with the records, in the order of their places, and keeps it open. Usage is recorded in
+    /// multiples of `step`.
     ///
     /// # Errors
     ///
@@ -80,6 +86,7 @@ impl KeyFile {
     pub(crate) fn create(
         path: &Path,
         windows: KeyWindows,
+        step: Units,
         records: impl Iterator<Item = ChangedEntry>,
     ) -> Result<Self> {
         let draft = path.with_extension("new");
@@ -95,12 +102,12 @@ impl KeyFile {
         for record in records {
             let index = index(windows, record.place);
             (next..index).try_for_each(|_| writer.write_all(&EMPTY))?;
-            writer.write_all(&encode(&record))?;
+            writer.write_all(&encode(&record, step))?;
             next = index + 1;
         }
         writer.flush()?;
         drop(writer);
-        let created = Self::of(path, windows, file, 0);
+        let created = Self { step: Cell::new(step), ..Self::of(path, windows, file, 0) };
         created.make_room(next)?;
         created.open.file.sync_all()?;
         fs::rename(&draft, path)?;
@@ -115,12 +122,25 @@ impl KeyFile {
             sync_began: AtomicU64::new(0),
             has_failed: AtomicBool::new(false),
         };
-        Self { path: path.to_owned(), windows, open: Arc::new(open), room: Cell::new(room) }
+        let step = Cell::new(Units::from_milli(1));
+        Self { path: path.to_owned(), windows, step, open: Arc::new(open), room: Cell::new(room) }
     }
 
     /// Returns the path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Records multiples of `step` from now on, unless it is larger than the current one. One of them is a multiple of the other, so
+    /// that no record is too low.
+    pub(crate) fn lower_step(&self, step: Units) {
+        self.step.set(self.step.get().min(step));
+    }
+
+    /// Returns true if a change is to be written, because the record shows it.
+    pub(crate) fn shows(&self, changed: &ChangedEntry) -> bool {
+        let recorded = |used: Units| used.next_multiple_of(self.step.get());
+        changed.earlier.is_none_or(|earlier| recorded(earlier) != recorded(changed.entry.used))
     }
 
     /// Writes nothing more, until another file takes the place of this one.
@@ -168,7 +188,7 @@ impl KeyFile {
         let index = index(self.windows, record.place);
         self.open.is_dirty.store(true, Ordering::Release);
         self.make_room(index)?;
-        self.open.file.write_all_at(&encode(record), self.length(index))
+        self.open.file.write_all_at(&encode(record, self.step.get()), self.length(index))
     }
 
     /// Makes room for the record `index`.
@@ -312,8 +332,8 @@ fn read(path: &Path) -> Result<Content> {
 }
 
 /// Opens the file of a quota, and returns the usage in it. What counts at `now` in other `windows`, or was counted in shorter
-/// windows of the quota of which the current `window` contains the latest, counts in those of this configuration. Sets an
-/// unreadable file aside. Passes what is lost to `warn`.
+/// windows of the quota of which the current `window` contains the latest, counts in those of this configuration. Records usage in
+/// multiples of `step`. Sets an unreadable file aside. Passes what is lost to `warn`.
 ///
 /// # Errors
 ///
@@ -322,6 +342,7 @@ pub(crate) fn open(
     path: &Path,
     max_keys: usize,
     windows: KeyWindows,
+    step: Units,
     window: Span,
     now: Timestamp,
     warn: impl Fn(String),
@@ -354,7 +375,7 @@ pub(crate) fn open(
         (false, _) if recorded_windows != windows => usage.redefine(now.0, windows, windows.moment(id, now)),
         _ => {}
     }
-    Ok((KeyFile::create(path, usage.windows(), usage.records())?, usage))
+    Ok((KeyFile::create(path, usage.windows(), step, usage.records())?, usage))
 }
 
 /// Returns the length of the header of a file.
@@ -402,8 +423,9 @@ fn number(bytes: &[u8], place: usize) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|byte| bytes[8 * place + byte]))
 }
 
-fn encode(record: &ChangedEntry) -> [u8; RECORD_LEN] {
+fn encode(record: &ChangedEntry, step: Units) -> [u8; RECORD_LEN] {
     let ChangedEntry { window, entry: KeyEntry { key, used }, floor, .. } = *record;
+    let used = used.next_multiple_of(step);
     let mut bytes = [0; RECORD_LEN];
     for (place, number) in bytes.chunks_exact_mut(8).zip([window, key.to_u64(), used.milli(), floor.milli()]) {
         place.copy_from_slice(&number.to_le_bytes());
@@ -429,6 +451,7 @@ fn decode(place: Place, bytes: &[u8; RECORD_LEN]) -> Option<ChangedEntry> {
         place,
         window: number(0),
         entry: KeyEntry { key: ClientKey::from_u64(number(1)), used: Units::from_milli(number(2)) },
+        earlier: None,
         floor: Units::from_milli(number(3)),
     })
 }
@@ -443,6 +466,7 @@ mod tests {
     use std::cell::RefCell;
 
     const WINDOW: u64 = 7;
+    const EXACT: Units = Units::from_milli(1);
 
     fn key(number: u64) -> ClientKey {
         ClientKey::from_credential(number)
@@ -458,11 +482,18 @@ mod tests {
 
     fn open(dir: &Path, max_keys: usize) -> (KeyFile, KeyUsage, Vec<String>) {
         let warnings = RefCell::new(Vec::new());
-        let (file, usage) =
-            super::open(&file_path(dir), max_keys, KeyWindows::OfQuota, span(WINDOW), Timestamp(WINDOW), |text| {
+        let (file, usage) = super::open(
+            &file_path(dir),
+            max_keys,
+            KeyWindows::OfQuota,
+            EXACT,
+            span(WINDOW),
+            Timestamp(WINDOW),
+            |text| {
                 warnings.borrow_mut().push(text);
-            })
-            .expect("the directory is writable");
+            },
+        )
+        .expect("the directory is writable");
         (file, usage, warnings.into_inner())
     }
 
@@ -547,8 +578,9 @@ mod tests {
             file.write(&usage.reserve(window, key(1), units(used))).expect("the disk has room");
         }
         let day = Span { start: Timestamp(1), end: Timestamp(WINDOW + 9) };
-        let (_, usage) = super::open(&file_path(dir.path()), 3, KeyWindows::OfQuota, day, Timestamp(WINDOW), |_| {})
-            .expect("the directory is writable");
+        let (_, usage) =
+            super::open(&file_path(dir.path()), 3, KeyWindows::OfQuota, EXACT, day, Timestamp(WINDOW), |_| {})
+                .expect("the directory is writable");
         assert_eq!([1, WINDOW].map(|window| usage.used(window, key(1))), [units(5), Units::ZERO]);
     }
 
@@ -642,7 +674,8 @@ mod tests {
         let open_with = |dir: &Path, windows: KeyWindows| {
             let warnings = RefCell::new(Vec::new());
             let window = Span { start: Timestamp::from_seconds(1_800_000_000), end: Timestamp(u64::MAX) };
-            let opened = super::open(&file_path(dir), 9, windows, window, now, |text| warnings.borrow_mut().push(text));
+            let opened =
+                super::open(&file_path(dir), 9, windows, EXACT, window, now, |text| warnings.borrow_mut().push(text));
             let (file, usage) = opened.expect("the directory is writable");
             (file, usage, warnings.into_inner())
         };
@@ -685,7 +718,8 @@ mod tests {
             for (written_before, used) in [(1, 5), (2 * 3600, 0)] {
                 let dir = tempfile::tempdir().expect("temporary directory");
                 let path = file_path(dir.path());
-                let open_with = |windows| super::open(&path, 3, windows, day, now, |_| {}).expect("a readable file");
+                let open_with =
+                    |windows| super::open(&path, 3, windows, EXACT, day, now, |_| {}).expect("a readable file");
                 let (file, mut usage) = open_with(KeyWindows::OfQuota);
                 file.write(&usage.reserve(start.0, key(1), units(5))).expect("the disk has room");
                 let written_at = UNIX_EPOCH + Duration::from_secs(now.seconds() - written_before);

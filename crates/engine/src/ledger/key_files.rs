@@ -188,11 +188,11 @@ impl QuotaCounter {
             let state = self.state.lock();
             (Span { start: Timestamp(state.window_id()), end: state.resets_at() }, state.latest_time())
         };
-        let (windows, max_keys) = {
+        let (windows, max_keys, step) = {
             let keyed_usage = self.keyed_usage.lock();
-            (keyed_usage.usage().windows(), keyed_usage.max_keys())
+            (keyed_usage.usage().windows(), keyed_usage.max_keys(), keyed_usage.record_step())
         };
-        let opened = key_file::open(&path, max_keys, windows, window, now, |problem| warn!("{problem}"));
+        let opened = key_file::open(&path, max_keys, windows, step, window, now, |problem| warn!("{problem}"));
         let mut keyed_usage = self.keyed_usage.lock();
         match opened {
             Ok((file, recorded)) => keyed_usage.open_file(file, recorded, now),
@@ -218,10 +218,10 @@ impl QuotaCounter {
         let Some(file) = file else { return Ok(()) };
         file.sync(now).or_else(|error| {
             let _creating = self.key_file_lock.lock();
-            let Some((path, windows, records)) = self.keyed_usage.lock().records_to_replace(&file) else {
+            let Some((path, windows, step, records)) = self.keyed_usage.lock().records_to_replace(&file) else {
                 return Ok(());
             };
-            let file = KeyFile::create(&path, windows, records.into_iter()).map_err(|_| error)?;
+            let file = KeyFile::create(&path, windows, step, records.into_iter()).map_err(|_| error)?;
             self.keyed_usage.lock().replace_file(file);
             Ok(())
         })

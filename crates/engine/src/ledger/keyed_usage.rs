@@ -10,10 +10,12 @@ use tidegate_policy::key_usage::{ChangedEntry, KeyUsage, KeyWindows, Place};
 use tidegate_policy::{Timestamp, Units};
 use tracing::warn;
 
-/// Usage by key, each change of which is written to a file at once, if there is one.
+/// Usage by key, each change of which that the record shows is written to a file at once, if there is one.
 pub(crate) struct KeyedUsage {
     usage: KeyUsage,
     max_keys: usize,
+    /// Units of which what is recorded in the next file is a multiple.
+    record_step: Units,
     file: Option<KeyFile>,
     /// State directory of a file that could not be opened; nothing is recorded until it is.
     dir_to_open: Option<PathBuf>,
@@ -25,10 +27,11 @@ pub(crate) struct KeyedUsage {
 }
 
 impl KeyedUsage {
-    pub(crate) fn new(windows: KeyWindows, max_keys: usize) -> Self {
+    pub(crate) fn new(windows: KeyWindows, max_keys: usize, record_step: Units) -> Self {
         Self {
             usage: KeyUsage::new(windows, max_keys),
             max_keys,
+            record_step,
             file: None,
             dir_to_open: None,
             late: None,
@@ -43,6 +46,17 @@ impl KeyedUsage {
 
     pub(crate) fn max_keys(&self) -> usize {
         self.max_keys
+    }
+
+    /// Records multiples of `step` in the next file. In the current one, they become no larger, because nothing says which of its
+    /// records would be too low.
+    pub(crate) fn set_record_step(&mut self, step: Units) {
+        self.record_step = step;
+        self.file.iter().for_each(|file| file.lower_step(step));
+    }
+
+    pub(crate) fn record_step(&self) -> Units {
+        self.record_step
     }
 
     /// Continues with the usage that is recorded in `file`, and records it there. What was counted until now counts as well.
@@ -71,7 +85,7 @@ impl KeyedUsage {
         self.usage.redefine(before, windows, after);
         self.unwritten.clear();
         let Some(file) = &mut self.file else { return };
-        match KeyFile::create(file.path(), self.usage.windows(), self.usage.records()) {
+        match KeyFile::create(file.path(), self.usage.windows(), self.record_step, self.usage.records()) {
             Ok(new) => *file = new,
             Err(error) => {
                 warn_unrecorded(file, &error);
@@ -106,16 +120,16 @@ impl KeyedUsage {
         self.file.as_ref().map(|file| Arc::clone(&file.open))
     }
 
-    /// Returns the path, the windows and the records of a file that replaces `failed`, whose sync has failed; `None` if another one already has.
+    /// Returns the path, the windows, the step and the records of a file that replaces `failed`, whose sync has failed; `None` if another one already has.
     /// Changes from now on are for [`Self::replace_file`] to write.
     pub(crate) fn records_to_replace(
         &mut self,
         failed: &Arc<OpenFile>,
-    ) -> Option<(PathBuf, KeyWindows, Vec<ChangedEntry>)> {
+    ) -> Option<(PathBuf, KeyWindows, Units, Vec<ChangedEntry>)> {
         let file = self.file.as_ref().filter(|file| Arc::ptr_eq(&file.open, failed))?;
         let path = file.path().to_owned();
         self.unwritten.clear();
-        Some((path, self.usage.windows(), self.usage.records().collect()))
+        Some((path, self.usage.windows(), self.record_step, self.usage.records().collect()))
     }
 
     /// Returns true if all changes are recorded. Tries once more to write those that are not.
@@ -171,11 +185,17 @@ impl KeyedUsage {
 
     fn record(&mut self, changed: ChangedEntry, now: Timestamp) {
         let Some(file) = &self.file else { return };
+        if !file.shows(&changed) && !self.unwritten.contains(&changed.place) {
+            return;
+        }
         if !file.is_writable(now) {
             self.unwritten.insert(changed.place);
             return;
         }
-        let Err(error) = file.write(&changed) else { return };
+        let Err(error) = file.write(&changed) else {
+            self.unwritten.remove(&changed.place);
+            return;
+        };
         if self.unwritten.is_empty() {
             warn_unrecorded(file, &error);
         }
@@ -188,4 +208,105 @@ fn warn_unrecorded(file: &KeyFile, error: &Error) {
     warn!(
         "Cannot write {path}: {error}; free space, or make it writable. Until then, budgets (`per`) are refused, and a restart loses what clients have used of their shares (`per_client`)"
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::key_file;
+    use proptest::prelude::*;
+    use std::path::Path;
+    use tidegate_policy::window::Span;
+
+    const NOW: Timestamp = Timestamp(5);
+    const MAX_KEYS: usize = 4;
+    const LARGEST_STEP: Units = Units::from_whole(64);
+
+    fn key(number: u64) -> ClientKey {
+        ClientKey::from_credential(number)
+    }
+
+    /// Returns the usage that the next process finds in a directory, and goes on to record there.
+    fn started(dir: &Path, step: Units) -> KeyedUsage {
+        let (path, window) = (dir.join("usage"), Span { start: Timestamp(0), end: Timestamp(9) });
+        let panic = |problem| panic!("{problem}");
+        let (file, recorded) = key_file::open(&path, MAX_KEYS, KeyWindows::OfQuota, step, window, NOW, panic)
+            .expect("the directory is writable");
+        let mut usage = KeyedUsage::new(KeyWindows::OfQuota, MAX_KEYS, step);
+        usage.open_file(file, recorded, NOW);
+        usage
+    }
+
+    #[test]
+    fn change_is_written_if_the_record_shows_it() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let mut usage = started(dir.path(), Units::from_whole(8));
+        usage.reserve(0, key(1), Units::from_whole(1), NOW);
+        usage.file.iter().for_each(KeyFile::fail);
+        // What has to be written is noted, because this file takes no more.
+        for (number, units, is_written) in [(1, 7, false), (1, 1, true), (2, 0, true)] {
+            usage.unwritten.clear();
+            usage.charge(0, key(number), Units::from_whole(units), NOW);
+            assert_eq!(!usage.unwritten.is_empty(), is_written, "{number}: {units}");
+        }
+        usage.charge(0, key(1), Units::from_whole(1), NOW);
+        assert_eq!(usage.unwritten.len(), 1);
+        usage.settle(0, key(1), Units::from_whole(1), Units::ZERO, NOW);
+        usage.settle(0, key(1), Units::from_whole(2), Units::ZERO, NOW);
+        assert_eq!(usage.unwritten.len(), 2, "the usage of the first key is a step less");
+    }
+
+    #[derive(Clone, Debug)]
+    enum Event {
+        Reserved(u64, u64),
+        Settled(u64, u64, u64),
+        Configured(u64),
+        Killed,
+    }
+
+    fn event() -> impl Strategy<Value = Event> {
+        let (key, milli) = (0..6_u64, 0..70_000_u64);
+        prop_oneof![
+            8 => (key.clone(), milli.clone()).prop_map(|(key, units)| Event::Reserved(key, units)),
+            4 => (key, milli.clone(), milli).prop_map(|(key, reserved, charged)| Event::Settled(key, reserved, charged)),
+            2 => prop_oneof![Just(1), (0..7_u32).prop_map(|log| 1000 << log)].prop_map(Event::Configured),
+            1 => Just(Event::Killed),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+        #[test]
+        fn restart_counts_at_most_one_step_more_and_never_less(
+            events in prop::collection::vec(event(), 1..60),
+        ) {
+            let dir = tempfile::tempdir().expect("temporary directory");
+            let mut usage = started(dir.path(), LARGEST_STEP);
+            for event in events.into_iter().chain([Event::Killed]) {
+                match event {
+                    Event::Reserved(number, milli) => {
+                        usage.reserve(0, key(number), Units::from_milli(milli), NOW);
+                    }
+                    Event::Settled(number, reserved, charged) => {
+                        usage.settle(0, key(number), Units::from_milli(reserved), Units::from_milli(charged), NOW);
+                    }
+                    Event::Configured(step) => usage.set_record_step(Units::from_milli(step)),
+                    Event::Killed => {
+                        let next = started(dir.path(), usage.record_step());
+                        let counted = |usage: &KeyedUsage| usage.usage().entries(0, 0..MAX_KEYS).collect::<Vec<_>>();
+                        let (before, after) = (counted(&usage), counted(&next));
+                        prop_assert_eq!(before.len(), after.len());
+                        for (before, after) in before.into_iter().zip(after) {
+                            prop_assert_eq!(before.key, after.key);
+                            prop_assert!(before.used <= after.used, "{before:?} {after:?}");
+                            let most = before.used.saturating_add(LARGEST_STEP);
+                            prop_assert!(after.used < most, "{before:?} {after:?}");
+                        }
+                        usage = next;
+                    }
+                }
+            }
+        }
+    }
 }

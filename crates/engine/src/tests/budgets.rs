@@ -323,6 +323,28 @@ fn budgets_and_shares_of_one_name_keep_their_usage_over_reloads() {
 }
 
 #[test]
+fn large_share_of_a_client_is_recorded_in_steps_until_a_reload_makes_it_small() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let with_share =
+        |share| Quota { client_limit: Some(Units::from_whole(share)), ..fixtures::quota("units", 1 << 24) };
+    let (large, small) = (with_share(1 << 20), with_share(1000));
+    let used = |admission: &Admission| {
+        let counter = &admission.counters()[0];
+        let (client, limit) = (customer(1).client, Units::from_whole(1000));
+        counter.client_used(&counter.lock(), client, limit, Units::ZERO).0.floor()
+    };
+    let admission = started(dir.path(), large.clone());
+    assert_eq!(admitted(&admission, customer(1), ClassId(0), 3), 3);
+    let restarted = |quota: &Quota| used(&started(dir.path(), quota.clone()));
+    assert_eq!((used(&admission), restarted(&large)), (3, 8));
+    let admission = started(dir.path(), large);
+    assert_eq!(admitted(&admission, customer(1), ClassId(0), 1), 1);
+    let admission = reloaded(&admission, small.clone());
+    assert_eq!(admitted(&admission, customer(1), ClassId(0), 1), 1);
+    assert_eq!((used(&admission), restarted(&small)), (10, 10));
+}
+
+#[test]
 fn changes_of_max_keys_forget_no_usage() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let of_keys = |max_keys| with_budgets(budget(BudgetKey::Customer, max_keys));

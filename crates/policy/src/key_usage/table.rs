@@ -101,9 +101,17 @@ impl Table {
         self.count(slot, missing, max_networks);
     }
 
-    /// Adds units to the usage of a key. Returns the number of its entry.
-    pub(super) fn add(&mut self, key: ClientKey, units: Units, opening: Opening, max_keys: usize) -> u32 {
-        let slot = match self.slot(key) {
+    /// Adds units to the usage of a key. Returns the number of its entry, and its usage before, unless the entry is new.
+    pub(super) fn add(
+        &mut self,
+        key: ClientKey,
+        units: Units,
+        opening: Opening,
+        max_keys: usize,
+    ) -> (u32, Option<Units>) {
+        let known = self.slot(key);
+        let earlier = known.map(|slot| self.used_at(slot));
+        let slot = match known {
             Some(slot) => slot,
             // Once a key was replaced, a new one may be the same, also after the maximum was raised.
             None if self.entries.len() < max_keys => {
@@ -112,7 +120,7 @@ impl Table {
             None => self.replace_by(key, opening),
         };
         self.count(slot, units, max_keys);
-        slot
+        (slot, earlier)
     }
 
     /// Adds reserved units, which are counted already, to an entry.
@@ -121,20 +129,21 @@ impl Table {
         *reserved = reserved.saturating_add(units);
     }
 
-    /// Replaces reserved units of an entry by the units charged. Returns true if its usage has changed.
-    pub(super) fn settle(&mut self, slot: u32, reserved: Units, charged: Units) -> bool {
+    /// Replaces reserved units of an entry by the units charged. Returns its usage before, if that has changed.
+    pub(super) fn settle(&mut self, slot: u32, reserved: Units, charged: Units) -> Option<Units> {
         let in_flight = &mut self.reserved[slot as usize];
         *in_flight = in_flight.saturating_sub(reserved);
         if reserved == charged {
-            return false;
+            return None;
         }
         let settle = |used: &mut Units| *used = used.saturating_sub(reserved).saturating_add(charged);
         let entry = &mut self.entries[slot as usize];
+        let earlier = entry.used;
         settle(&mut entry.used);
         if let Some(used) = network(entry.key).and_then(|network| self.used_by_network.get_mut(&network)) {
             settle(used);
         }
-        true
+        Some(earlier)
     }
 
     /// Adds an entry. Returns its number.
@@ -200,12 +209,12 @@ impl Table {
 
     /// Returns the entry at a place; `None` if it has none.
     pub(super) fn record(&self, place: Place) -> Option<ChangedEntry> {
-        ((place.slot as usize) < self.entries.len()).then(|| self.changed(place))
+        ((place.slot as usize) < self.entries.len()).then(|| self.changed(place, None))
     }
 
-    /// Returns the entry at a place.
-    pub(super) fn changed(&self, place: Place) -> ChangedEntry {
+    /// Returns the entry at a place, whose usage was `earlier` before.
+    pub(super) fn changed(&self, place: Place, earlier: Option<Units>) -> ChangedEntry {
         let entry = self.entries[place.slot as usize];
-        ChangedEntry { place, window: self.start(place.slot), entry, floor: self.floor }
+        ChangedEntry { place, window: self.start(place.slot), entry, earlier, floor: self.floor }
     }
 }
