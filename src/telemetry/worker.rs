@@ -9,7 +9,7 @@ use super::recent_spenders::RecentSpenders;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use tidegate_access_log::LineWriter;
-use tidegate_access_log::{NameResolver, Record};
+use tidegate_access_log::{NameResolver, Record, RejectedRecord};
 use tidegate_config::settings::AccessLogFormat;
 use tidegate_policy::{ScopeId, Timestamp};
 use tidegate_traces::{SpanQueue, Spans};
@@ -80,8 +80,22 @@ impl WorkerTelemetry {
         scratch.clear();
     }
 
-    /// Counts a response to a request that was rejected before classification, for example because of an invalid
-    /// `Host`.
+    /// Counts the response to a request that was rejected as invalid, and writes its line. It is no decision: a flood of invalid
+    /// requests must not push out those that are explained.
+    pub fn reject(&self, rejected: &RejectedRecord<'_>) {
+        let WorkerState { counters, lines, log, .. } = &mut *self.0.lock();
+        counters.response_without_class(rejected.status);
+        if let Some(log) = log {
+            match log.format {
+                AccessLogFormat::Json => lines.write_rejected_json(log.bytes(), rejected),
+                AccessLogFormat::Combined => lines.write_rejected_combined(log.bytes(), rejected),
+            }
+            log.end_line();
+        }
+    }
+
+    /// Counts a response to a request that no rule has decided on, and that is not logged: one whose head could not be read, for
+    /// example.
     pub fn response_without_class(&self, status: u16) {
         self.0.lock().counters.response_without_class(status);
     }

@@ -86,7 +86,7 @@ fn http2_chooses_as_http1_does() {
 fn fields_that_lead_to_different_origins_get_400() {
     let (old, new) = (cacheable("old"), cacheable("new"));
     let gateway = TestGateway::with_rules(old.address(), &two_origins(&old, &new, BY_VERSION));
-    for (fields, status) in [
+    let cases = [
         ("X-Api-Version: 2\r\nX-Api-Version: 1\r\n", 400),
         ("X-Api-Version: 1\r\nX-Api-Version: 2\r\n", 400),
         ("X-Api-Version: 2\r\nX-Api-Version: 2\r\n", 400),
@@ -98,10 +98,22 @@ fn fields_that_lead_to_different_origins_get_400() {
         ("X-Api-Version: 1\r\nX-Api-Version: 3\r\n", 200),
         ("X-Api-Version: 2\r\nCookie: beta=on; beta=off\r\n", 200),
         ("X_Api_Version: 1\r\n", 200),
-    ] {
+    ];
+    for (fields, status) in cases {
         assert_eq!(gateway.connect().get("/page", fields).status, status, "{fields:?}");
     }
     assert_eq!((old.received_requests().len(), new.received_requests().len()), (2, 1));
+    let log = gateway.read_whole_log();
+    assert_eq!(log.len(), cases.len(), "each request has its line");
+    for ((fields, status), line) in cases.iter().zip(&log) {
+        let verdict = if *status == 400 { "rejected" } else { "admitted" };
+        assert_eq!((&line["status"], &line["verdict"]), (&json!(status), &json!(verdict)), "{fields:?}");
+        let request = ["client", "method", "host", "path"].map(|name| line[name].as_str().expect("a text"));
+        assert_eq!(request, ["127.0.0.1", "GET", "example.com", "/page"]);
+        let problem = line["problem"].as_str().unwrap_or_default();
+        assert_eq!(problem.contains("which lead to different origins"), *status == 400, "{problem}");
+        assert!(line["bytes"].as_u64() > Some(0));
+    }
 }
 
 const COSTS: &str = "

@@ -83,7 +83,17 @@ fn foreign_hosts_are_rejected_before_anything_is_counted() {
     let rejected = (FOREIGN_HOSTS.len() * 3 + 11) as f64;
     assert_eq!(gateway.metric("tidegate_responses_total{class=\"\",code=\"4xx\"}"), rejected);
     assert_eq!(origin.received_requests().len(), 1);
-    assert_eq!(gateway.read_log().len(), 1);
+    let log = gateway.read_whole_log();
+    let (admitted, others): (Vec<_>, Vec<_>) = log.iter().partition(|line| line["verdict"] == "admitted");
+    assert_eq!(admitted.len(), 1);
+    let count = |status: u16, problem: &str| {
+        let is_such = |line: &&&serde_json::Value| {
+            line["status"] == status && line["problem"].as_str().is_some_and(|text| text.contains(problem))
+        };
+        others.iter().filter(is_such).count()
+    };
+    assert!(others.iter().all(|line| line["verdict"] == "rejected"), "{others:?}");
+    assert_eq!((count(421, "host"), count(400, "host")), (FOREIGN_HOSTS.len() * 3 + 2, 9));
 }
 
 #[test]

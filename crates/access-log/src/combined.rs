@@ -1,7 +1,7 @@
 //! Access log lines in the combined format, for programs that read the logs of Apache and nginx.
 
 use super::number_text;
-use super::record::Record;
+use super::record::RecordedRequest;
 use std::io::Write as _;
 use std::net::IpAddr;
 use tidegate_policy::Timestamp;
@@ -15,7 +15,7 @@ pub(super) struct CombinedTime {
 
 impl CombinedTime {
     /// Returns a time as `21/Nov/2026:09:14:03 +0000`.
-    fn text(&mut self, at: Timestamp) -> &str {
+    pub(super) fn text(&mut self, at: Timestamp) -> &str {
         if self.second != Some(at.seconds()) {
             self.second = Some(at.seconds());
             let second = i64::try_from(at.seconds()).unwrap_or(i64::MAX);
@@ -27,31 +27,38 @@ impl CombinedTime {
 }
 
 /// Appends a line: `client - - [time] "request" status bytes "referer" "user agent"`.
-pub(super) fn write(out: &mut Vec<u8>, record: &Record<'_>, time: &mut CombinedTime) {
-    match record.client.address {
+pub(super) fn write(
+    out: &mut Vec<u8>,
+    time: &str,
+    client: IpAddr,
+    request: &RecordedRequest<'_>,
+    status: u16,
+    bytes: u64,
+) {
+    match client {
         IpAddr::V4(v4) => number_text::ipv4(out, v4),
         IpAddr::V6(v6) => write!(out, "{v6}").expect("a buffer takes all bytes"),
     }
     out.extend_from_slice(b" - - [");
-    out.extend_from_slice(time.text(record.admitted_at).as_bytes());
+    out.extend_from_slice(time.as_bytes());
     out.extend_from_slice(b"] \"");
-    escaped(out, record.request.method.as_str().as_bytes());
+    escaped(out, request.method.as_str().as_bytes());
     out.push(b' ');
-    escaped(out, record.request.path.as_bytes());
-    if let Some(query) = record.request.query {
+    escaped(out, request.path.as_bytes());
+    if let Some(query) = request.query {
         out.push(b'?');
         escaped(out, query.as_bytes());
     }
-    out.extend_from_slice(match record.request.version {
+    out.extend_from_slice(match request.version {
         http::Version::HTTP_10 => b" HTTP/1.0\" ",
         http::Version::HTTP_2 => b" HTTP/2.0\" ",
         http::Version::HTTP_3 => b" HTTP/3.0\" ",
         _ => b" HTTP/1.1\" ",
     });
-    number_text::write_u64(out, record.response.status.into());
+    number_text::write_u64(out, status.into());
     out.push(b' ');
-    number_text::write_u64(out, record.response.bytes);
-    for text in [record.request.referer.unwrap_or_default(), record.request.user_agent] {
+    number_text::write_u64(out, bytes);
+    for text in [request.referer.unwrap_or_default(), request.user_agent] {
         out.extend_from_slice(b" \"");
         match text {
             b"" => out.push(b'-'),

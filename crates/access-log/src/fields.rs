@@ -52,6 +52,25 @@ pub const OPTIONAL_LOG_FIELDS: [&str; 21] = [
     "cut",
 ];
 
+/// Names of the fields of a request that was rejected.
+pub const REJECTED_LOG_FIELDS: [&str; 15] = [
+    "time",
+    "started_us",
+    "id",
+    "client",
+    "method",
+    "host",
+    "path",
+    "query",
+    "version",
+    "status",
+    "bytes",
+    "user_agent",
+    "referer",
+    "verdict",
+    "problem",
+];
+
 /// Values of `kind`.
 pub const KINDS: [LogValue; ClientKind::ALL.len()] = [
     value(ClientKind::Human.name(), "No evidence of a bot."),
@@ -62,9 +81,10 @@ pub const KINDS: [LogValue; ClientKind::ALL.len()] = [
 ];
 
 /// Values of `verdict`.
-pub const VERDICTS: [LogValue; 2] = [
+pub const VERDICTS: [LogValue; 3] = [
     value("admitted", "The request was admitted. A rule in shadow mode may have refused it."),
     value("refused", "The request was refused; `reason` names the rule."),
+    value("rejected", "The request is invalid, and no rule has decided on it; `problem` says what is wrong with it."),
 ];
 
 /// Values of `reason` and `shadow_reason`.

@@ -2,7 +2,7 @@
 
 use super::combined::CombinedTime;
 use super::number_text::{self, hexadecimal};
-use super::record::{QuotaCharge, Record, RecordedMore};
+use super::record::{QuotaCharge, Record, RecordedMore, RecordedRequest, RejectedRecord};
 use super::timestamp::TimestampWriter;
 use super::{combined, evidence, json};
 use std::io::Write as _;
@@ -39,7 +39,15 @@ impl LineWriter {
 
     /// Appends `record` to `out` as one line in the combined format of Apache and nginx, without what that lacks.
     pub fn write_combined(&mut self, out: &mut Vec<u8>, record: &Record<'_>) {
-        combined::write(out, record, &mut self.combined_time);
+        let Record { admitted_at, client, request, response, .. } = record;
+        let time = self.combined_time.text(*admitted_at);
+        combined::write(out, time, client.address, request, response.status, response.bytes);
+    }
+
+    /// Appends a rejected request like [`Self::write_combined`].
+    pub fn write_rejected_combined(&mut self, out: &mut Vec<u8>, rejected: &RejectedRecord<'_>) {
+        let RejectedRecord { at, address, request, status, bytes, .. } = rejected;
+        combined::write(out, self.combined_time.text(*at), *address, request, *status, *bytes);
     }
 
     /// Appends `record` to `out` as one line of JSON, with all fields that `tidegate replay` needs to repeat the
@@ -49,24 +57,40 @@ impl LineWriter {
         self.admitted_at.write(out, record.admitted_at);
         out.extend_from_slice(b"\",\"settled\":\"");
         self.settled_at.write(out, record.settled_at);
-        out.extend_from_slice(b"\",\"started_us\":");
-        out.extend_from_slice(self.started_us.as_bytes());
-        out.extend_from_slice(b",\"id\":\"");
-        out.extend_from_slice(&hexadecimal(record.id));
-        client(out, record);
-        request(out, record);
+        self.start(out, record.id, record.client.address);
+        bucket_key(out, record);
+        request(out, &record.request, record.response.status, record.response.bytes);
         classification(out, record);
         verdict(out, record);
         numbers(out, record);
     }
+
+    /// Appends a rejected request to `out` as one line of JSON.
+    pub fn write_rejected_json(&mut self, out: &mut Vec<u8>, rejected: &RejectedRecord<'_>) {
+        out.extend_from_slice(b"{\"time\":\"");
+        self.admitted_at.write(out, rejected.at);
+        self.start(out, rejected.id, rejected.address);
+        request(out, &rejected.request, rejected.status, rejected.bytes);
+        out.extend_from_slice(b",\"verdict\":\"rejected\",\"problem\":\"");
+        json::content(out, rejected.problem.as_bytes());
+        out.extend_from_slice(b"\"}\n");
+    }
+
+    /// Appends what follows the times of a line: the start of the process, the id and the client.
+    fn start(&self, out: &mut Vec<u8>, id: u64, client: IpAddr) {
+        out.extend_from_slice(b"\",\"started_us\":");
+        out.extend_from_slice(self.started_us.as_bytes());
+        out.extend_from_slice(b",\"id\":\"");
+        out.extend_from_slice(&hexadecimal(id));
+        out.extend_from_slice(b"\",\"client\":\"");
+        match client {
+            IpAddr::V4(v4) => number_text::ipv4(out, v4),
+            IpAddr::V6(v6) => write_fmt_infallible(out, format_args!("{v6}")),
+        }
+    }
 }
 
-fn client(out: &mut Vec<u8>, record: &Record<'_>) {
-    out.extend_from_slice(b"\",\"client\":\"");
-    match record.client.address {
-        IpAddr::V4(v4) => number_text::ipv4(out, v4),
-        IpAddr::V6(v6) => write_fmt_infallible(out, format_args!("{v6}")),
-    }
+fn bucket_key(out: &mut Vec<u8>, record: &Record<'_>) {
     out.extend_from_slice(b"\",\"key\":\"");
     match record.client.key.owner() {
         KeyOwner::V4(v4) => number_text::ipv4(out, v4),
@@ -77,8 +101,8 @@ fn client(out: &mut Vec<u8>, record: &Record<'_>) {
     }
 }
 
-fn request(out: &mut Vec<u8>, record: &Record<'_>) {
-    match *record.request.method {
+fn request(out: &mut Vec<u8>, request: &RecordedRequest<'_>, status: u16, bytes: u64) {
+    match *request.method {
         http::Method::GET => out.extend_from_slice(b"\",\"method\":\"GET\",\"host\":\""),
         ref other => {
             out.extend_from_slice(b"\",\"method\":\"");
@@ -86,25 +110,25 @@ fn request(out: &mut Vec<u8>, record: &Record<'_>) {
             out.extend_from_slice(b"\",\"host\":\"");
         }
     }
-    json::content(out, record.request.host);
+    json::content(out, request.host);
     out.extend_from_slice(b"\",\"path\":\"");
-    json::content(out, record.request.path.as_bytes());
+    json::content(out, request.path.as_bytes());
     out.extend_from_slice(b"\",\"query\":");
-    json::string_or_null(out, record.request.query.map(str::as_bytes));
-    out.extend_from_slice(match record.request.version {
+    json::string_or_null(out, request.query.map(str::as_bytes));
+    out.extend_from_slice(match request.version {
         http::Version::HTTP_11 => b",\"version\":\"1.1\",\"status\":",
         http::Version::HTTP_10 => b",\"version\":\"1.0\",\"status\":",
         http::Version::HTTP_2 => b",\"version\":\"2\",\"status\":",
         http::Version::HTTP_3 => b",\"version\":\"3\",\"status\":",
         _ => b",\"version\":\"0.9\",\"status\":",
     });
-    number_text::write_u64(out, record.response.status.into());
+    number_text::write_u64(out, status.into());
     out.extend_from_slice(b",\"bytes\":");
-    number_text::write_u64(out, record.response.bytes);
+    number_text::write_u64(out, bytes);
     out.extend_from_slice(b",\"user_agent\":\"");
-    json::content(out, record.request.user_agent);
+    json::content(out, request.user_agent);
     out.extend_from_slice(b"\",\"referer\":");
-    json::string_or_null(out, record.request.referer);
+    json::string_or_null(out, request.referer);
 }
 
 /// Writes what the values of headers say, of those that the client sent.

@@ -268,6 +268,29 @@ impl<'a> NativeLine<'a> {
 }
 
 /// A text that is copied only if it contains escapes.
+/// A line of a request that was rejected as invalid, as far as it is read. [`NativeLine`] describes the fields that both have.
+#[derive(Deserialize)]
+pub struct RejectedLine<'a> {
+    /// Time of the response.
+    pub time: &'a str,
+    /// Address of the client.
+    pub client: IpAddr,
+    /// Response status.
+    pub status: u16,
+    /// Number of response body bytes sent.
+    pub bytes: u64,
+    /// What is wrong with the request.
+    #[serde(borrow)]
+    pub problem: Text<'a>,
+}
+
+impl<'a> RejectedLine<'a> {
+    /// Parses a line; `None` if it is none of a rejected request.
+    pub fn parse(text: &'a [u8]) -> Option<Self> {
+        serde_json::from_slice(text).ok()
+    }
+}
+
 #[derive(Clone, Deserialize, PartialEq)]
 #[serde(transparent)]
 pub struct Text<'a>(#[serde(borrow)] pub Cow<'a, str>);

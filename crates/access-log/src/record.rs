@@ -42,6 +42,25 @@ pub struct Record<'a> {
     pub names: &'a dyn NameResolver,
 }
 
+/// A request that is rejected as invalid: no rule has decided on it.
+#[derive(Clone, Copy)]
+pub struct RejectedRecord<'a> {
+    /// Time of the response (`time`).
+    pub at: Timestamp,
+    /// Id of the response.
+    pub id: u64,
+    /// Address of the client (`client`).
+    pub address: IpAddr,
+    /// Request as sent.
+    pub request: RecordedRequest<'a>,
+    /// Status of the response.
+    pub status: u16,
+    /// Number of body bytes sent.
+    pub bytes: u64,
+    /// What is wrong with the request, as the client is told (`problem`).
+    pub problem: &'a str,
+}
+
 /// Client of a finished request and its classification.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordedClient<'a> {

@@ -102,7 +102,12 @@ fn trace_context(
     TraceContext::new(parent, random, Choice(traces).samples(trusted, ratio_from_id(random[2])))
 }
 
-fn client_address(connection: &ClientConnection, trust: &ProxyTrust, fields: &Fields) -> ClientAddress {
+/// Returns the address of the client that sends a request with these fields.
+pub(in crate::gateway) fn client_address(
+    connection: &ClientConnection,
+    trust: &ProxyTrust,
+    fields: &Fields,
+) -> ClientAddress {
     if connection.listener.kind == ListenerKind::ForwardAuth {
         let lines: SmallVec<[&[u8]; 2]> = fields.get_all_by_text(trust.header_behind_proxy()).collect();
         return trust.client_behind(connection.peer, &lines);

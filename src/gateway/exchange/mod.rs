@@ -202,7 +202,7 @@ fn validate(
     }
     let worker = &connection.worker;
     match (Target::parse(head, &worker.shared().via.pseudonym, &config.settings), connection.listener.redirect_port) {
-        (Err(error), _) => end(reject_request(worker, error, head)),
+        (Err(error), _) => end(reject_request(connection, error, head)),
         (Ok(target), Some(port)) => end(redirect_to_https(connection, head, &target, port)),
         (Ok(target), None) => ControlFlow::Continue(target),
     }
@@ -235,7 +235,7 @@ fn reject_ambiguous(known: &Known, ambiguity: Ambiguity, body: ClientBody) -> Re
     let (connection, head) = (&known.connection, &known.request.head);
     connection.connection_state.on_request_end(false);
     connection.drain_body(head, body);
-    reject_request(&connection.worker, RequestError::Body(ambiguity), head)
+    reject_request(connection, RequestError::Body(ambiguity), head)
 }
 
 /// Counts a request of a crawler, and whether it reads robots.txt.

@@ -7,10 +7,13 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
-use tidegate_access_log::fields::{EVIDENCE, KINDS, LOG_FIELDS, LogValue, OPTIONAL_LOG_FIELDS, REASONS, VERDICTS};
+use tidegate_access_log::fields::{
+    EVIDENCE, KINDS, LOG_FIELDS, LogValue, OPTIONAL_LOG_FIELDS, REASONS, REJECTED_LOG_FIELDS, VERDICTS,
+};
 use tidegate_access_log::sample::{sample_record, sample_with};
 use tidegate_access_log::{
-    LineWriter, QuotaCharge, Record, RecordedMore, RecordedOutcome, ResponseCut, UnexpectedCost,
+    LineWriter, QuotaCharge, Record, RecordedMore, RecordedOutcome, RecordedRequest, RejectedRecord, ResponseCut,
+    UnexpectedCost,
 };
 use tidegate_policy::ListId;
 use tidegate_policy::Units;
@@ -40,6 +43,8 @@ fn access_log_document_is_current() {
     });
     let text = format!("{INTRODUCTION}```json\n{example}```\n\n## Fields\n\n")
         + &table(["Field", "Type", "Meaning"], fields)
+        + REJECTED
+        + &format!("```json\n{}```\n\n", rejected_line())
         + "## Values\n\n"
         + &values("verdict", &VERDICTS)
         + &values("reason", &REASONS)
@@ -118,12 +123,26 @@ fn lines_have_the_documented_fields_in_order() {
 }
 
 #[test]
+fn line_of_a_rejected_request_has_the_documented_fields_in_order() {
+    let Entries(entries) = serde_json::from_str(&rejected_line()).expect("a JSON object");
+    let names: Vec<&str> = entries.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, REJECTED_LOG_FIELDS);
+    for (name, value) in &entries {
+        let form = LOG_FIELDS.iter().find(|field| field.name == name).map_or("string", |field| field.json_type);
+        assert!(matches_form(form, value), "{name} is not {form}: {value}");
+    }
+    let verdict = entries.iter().find(|(name, _)| name == "verdict").map(|(_, value)| value);
+    assert_eq!(verdict, Some(&Value::from("rejected")));
+}
+
+#[test]
 fn written_values_are_documented() {
     let names = |values: &[LogValue]| values.iter().map(|value| value.value).collect::<Vec<_>>();
     assert_eq!(names(&REASONS), Reason::ALL.map(Reason::name));
     assert_eq!(names(&KINDS), ClientKind::ALL.map(ClientKind::name));
     let outcomes = [RecordedOutcome::Admitted { shadow_reason: None }, RecordedOutcome::Refused(Reason::Tier)];
-    assert_eq!(names(&VERDICTS), outcomes.map(RecordedOutcome::verdict));
+    let verdicts = outcomes.iter().map(|outcome| outcome.verdict());
+    assert_eq!(names(&VERDICTS), verdicts.chain(["rejected"]).collect::<Vec<_>>());
     // Of an entry with a name, the part up to the colon.
     let entry_kind = |entry: &str| entry.split_inclusive(':').next().unwrap_or_default().to_owned();
     let mut kinds = BTreeSet::new();
@@ -168,9 +187,27 @@ fn successor(evidence: Evidence) -> Option<Evidence> {
 }
 
 fn line(record: &Record<'_>) -> String {
+    written(|lines, out| lines.write_json(out, record))
+}
+
+fn rejected_line() -> String {
+    let sample = sample_record();
+    let rejected = RejectedRecord {
+        at: sample.admitted_at,
+        id: sample.id,
+        address: sample.client.address,
+        request: RecordedRequest { path: "/item%2F42", ..sample.request },
+        status: 400,
+        bytes: 214,
+        problem: "The path contains an encoded slash (%2F).",
+    };
+    written(|lines, out| lines.write_rejected_json(out, &rejected))
+}
+
+fn written(write: impl FnOnce(&mut LineWriter, &mut Vec<u8>)) -> String {
     let mut out = Vec::new();
     let started = tidegate_policy::Timestamp::from_seconds(1_795_230_843);
-    LineWriter::starting_at(started).write_json(&mut out, record);
+    write(&mut LineWriter::starting_at(started), &mut out);
     String::from_utf8(out).expect("UTF-8")
 }
 
@@ -208,6 +245,15 @@ written. Times are RFC 3339 in UTC, to the microsecond. In an object, the keys a
 is not UTF-8 is read as Latin-1.
 
 A line, with line breaks added:
+
+";
+
+const REJECTED: &str = "\
+## Rejected requests
+
+A request that is invalid, or for no host of the site, gets a 4xx before any rule decides on it. Its line has fewer fields, and
+`problem` with what the client was told. `replay` counts it as an invalid request, and `tidegate explain` does not know its id. A
+request whose head cannot be read has no line: `tidegate_responses_total` counts its response, without a class.
 
 ";
 

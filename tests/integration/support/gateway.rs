@@ -228,13 +228,19 @@ impl TestGateway {
         assert!(silent_client.is_closed(), "first_byte_timeout must be 1s in a test that advances the clock");
     }
 
-    /// Stops the gateway and returns its access log.
+    /// Stops the gateway and returns the lines of its access log of requests that the rules have decided on. The harness itself
+    /// sends invalid ones.
     pub fn read_log(self) -> Vec<Value> {
+        self.read_whole_log().into_iter().filter(|line| line["verdict"] != "rejected").collect()
+    }
+
+    /// Like [`Self::read_log`], with the lines of rejected requests.
+    pub fn read_whole_log(self) -> Vec<Value> {
         let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
         self.read_log_text().lines().map(parse).collect()
     }
 
-    /// Like [`Self::read_log`], as text.
+    /// Like [`Self::read_whole_log`], as text.
     pub fn read_log_text(mut self) -> String {
         self.service.take().expect("gateway is running").shut_down();
         std::fs::read_to_string(log_path(self.dir.path())).expect("access log exists")

@@ -214,7 +214,8 @@ fn common_name(lines: &[LogLine<'_>]) -> String {
         (0, _) => "",
         (_, 0) if has_agents => "combined",
         (_, 0) => "common",
-        (all, natives) if all == natives => "Tidegate",
+        // Requests that the gateway rejected have no decision.
+        _ if lines.iter().all(|line| line.native.is_some() || line.request.is_none()) => "Tidegate",
         _ => "Tidegate and combined",
     }
     .to_owned()

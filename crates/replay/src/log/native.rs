@@ -3,8 +3,9 @@
 use super::line::{LogLine, LoggedClient, RequestLine, normalize_host};
 use super::{LineError, MissingFields, timestamp};
 use http::{Method, Version};
+use serde_json::error::Category;
 use std::time::Duration;
-use tidegate_access_log::read::{NativeFields, NativeLine, Text};
+use tidegate_access_log::read::{NativeFields, NativeLine, RejectedLine, Text};
 use tidegate_engine::BucketUsage;
 use tidegate_http_cache::CacheResult;
 use tidegate_policy::Timestamp;
@@ -16,11 +17,15 @@ use tidegate_policy::switches::SwitchEffect;
 
 /// Parses a line.
 pub(super) fn read(text: &[u8]) -> Result<LogLine<'_>, LineError> {
-    let line = NativeLine::parse(text).map_err(|error| match error.classify() {
-        serde_json::error::Category::Data => LineError::UnknownJson,
-        _ => LineError::Truncated,
-    })?;
     let time = |text: &str| timestamp::rfc3339(text.as_bytes()).map(|(at, _)| at).ok_or(LineError::InvalidTime);
+    let line = match NativeLine::parse(text) {
+        Ok(line) => line,
+        Err(error) if error.classify() == Category::Data => {
+            let rejected = RejectedLine::parse(text).ok_or(LineError::UnknownJson)?;
+            return Ok(rejected_line(&rejected, time(rejected.time)?));
+        }
+        Err(_) => return Err(LineError::Truncated),
+    };
     let (at, settled_at) = (time(line.time)?, time(line.settled)?);
     let (headers_seen, quotas, unexpected_costs) = (line.known_headers(), line.quota_fields(), line.unexpected_costs());
     let request = Method::from_bytes(line.method.0.as_bytes()).ok().map(|method| RequestLine {
@@ -83,6 +88,24 @@ pub(super) fn read(text: &[u8]) -> Result<LogLine<'_>, LineError> {
         missing: MissingFields::NONE,
         native: Some(Box::new(native)),
     })
+}
+
+/// Returns the line of a rejected request: one without a request that the rules could decide on.
+fn rejected_line<'a>(rejected: &RejectedLine<'_>, at: Timestamp) -> LogLine<'a> {
+    LogLine {
+        at,
+        client: LoggedClient::Address(rejected.client),
+        request: None,
+        host: None,
+        status: rejected.status,
+        bytes: rejected.bytes,
+        referer: None,
+        user_agent: None,
+        latency: None,
+        headers_seen: None,
+        missing: MissingFields::NONE,
+        native: None,
+    }
 }
 
 /// Returns the time of a line.

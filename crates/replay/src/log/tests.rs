@@ -5,8 +5,8 @@ use std::io::{Cursor, Read};
 use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
-use tidegate_access_log::LineWriter;
-use tidegate_access_log::sample::sample_with;
+use tidegate_access_log::sample::{sample_record, sample_with};
+use tidegate_access_log::{LineWriter, RejectedRecord};
 use tidegate_policy::Timestamp;
 
 fn parse_line(text: &str) -> LogLine<'_> {
@@ -161,6 +161,23 @@ fn native_log_lines_round_trip() {
     let run = 1_000_000;
     assert_eq!(native.started_us, run);
     assert_eq!(sequences, [(quota, (run, charge.sequence)), (LogSequenceDomain::Buckets(7), (run, 7))]);
+}
+
+#[test]
+fn rejected_requests_in_the_log_of_the_gateway_have_no_request_to_decide_on() {
+    let sample = sample_record();
+    let (at, id, address, request) = (sample.admitted_at, sample.id, sample.client.address, sample.request);
+    let rejected = RejectedRecord { at, id, address, request, status: 400, bytes: 7, problem: "two \"hosts\"" };
+    let (mut text, mut lines) = (Vec::new(), LineWriter::starting_at(Timestamp::from_seconds(1)));
+    lines.write_rejected_json(&mut text, &rejected);
+    lines.write_json(&mut text, &sample);
+    let parts: Vec<&[u8]> = text.split_inclusive(|&byte| byte == b'\n').map(<[u8]>::trim_ascii_end).collect();
+    let parsed = LogLine::read(parts[0]).expect("a line").expect("not empty");
+    assert_eq!((parsed.at, parsed.client), (at.truncate_to_micros(), LoggedClient::Address(address)));
+    assert_eq!((parsed.status, parsed.bytes, parsed.request, parsed.native.is_none()), (400, 7, None, true));
+    assert_eq!(format::read_time(parts[0]), Some(parsed.at));
+    let format = file_format::FileFormat::detect(parts.into_iter(), &LogOptions::default());
+    assert_eq!(format.describe(), "Tidegate");
 }
 
 #[test]

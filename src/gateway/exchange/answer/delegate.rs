@@ -119,7 +119,7 @@ async fn answer(
     };
     let target = match Target::parse(&head, &worker.shared().via.pseudonym, &config.settings) {
         Ok(target) => target,
-        Err(error) => return Ok(refusal(reject_request(worker, error, &head))),
+        Err(error) => return Ok(refusal(reject_request(connection, error, &head))),
     };
     let session_cookies = session_cookies(config, &mut head);
     let request =

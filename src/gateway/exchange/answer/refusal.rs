@@ -1,14 +1,18 @@
 //! Responses of the gateway itself: refusals, rejections and errors.
 
 use super::head::{add_rate_limits, allow_reading, prepare_own_response, rate_limit_snapshot};
+use crate::gateway::exchange::classify::client_address;
+use crate::gateway::exchange::client_connection::ClientConnection;
 use crate::gateway::exchange::journal::Journal;
 use crate::gateway::message::problem::{Problem, ResponseFormat};
 use crate::gateway::message::response_body::ResponseBody;
-use crate::gateway::message::target::RequestError;
+use crate::gateway::message::target::{self, RequestError};
 use crate::gateway::session::{SET_COOKIE, begin_on_refusal};
 use crate::gateway::transport::listener::ListenerKind;
 use crate::gateway::worker::Worker;
-use tidegate_http1::{RequestHead, Response};
+use http::Method;
+use tidegate_access_log::{RecordedRequest, RejectedRecord, redacted, redacted_url};
+use tidegate_http1::{Name, RequestHead, Response};
 use tidegate_policy::ClientKind;
 use tidegate_policy::session::RETURN_AFTER;
 
@@ -64,28 +68,49 @@ fn render_problem<'a>(journal: &'a Journal, mut problem: Problem<'a>) -> (Respon
     (response, bytes)
 }
 
-/// Responds to a request that could not be parsed.
+/// Responds to a request that could not be parsed, and counts it as a response without a class.
 pub(in crate::gateway) fn reject_unparsed(worker: &Worker, error: tidegate_http1::Malformed) -> Response<ResponseBody> {
-    reject(worker, RequestError::Malformed(error), ResponseFormat::UNKNOWN)
+    let problem = Problem::malformed(RequestError::Malformed(error));
+    worker.telemetry().response_without_class(problem.status().as_u16());
+    let (id, config) = (worker.next_decision_id(), worker.config());
+    problem.into_response(ResponseFormat::UNKNOWN, id, &config.error_pages, &mut worker.scratch()).0
 }
 
-/// Responds to a request with this head that is not valid.
+/// Responds to a request with this head that is not valid, counts it as a response without a class, and logs it.
 pub(in crate::gateway) fn reject_request(
-    worker: &Worker,
+    connection: &ClientConnection,
     error: RequestError,
     head: &RequestHead,
 ) -> Response<ResponseBody> {
-    let mut response = reject(worker, error, ResponseFormat::from_head(head));
-    allow_reading(head, &worker.config().settings, &mut response.fields);
+    let worker = &connection.worker;
+    let (id, config, problem) = (worker.next_decision_id(), worker.config(), Problem::malformed(error));
+    let detail = problem.detail();
+    let (mut response, length) =
+        problem.into_response(ResponseFormat::from_head(head), id, &config.error_pages, &mut worker.scratch());
+    let settings = &config.settings;
+    allow_reading(head, settings, &mut response.fields);
+    let redact = &settings.log.redact;
+    worker.telemetry().reject(&RejectedRecord {
+        at: worker.now(),
+        id,
+        address: client_address(connection, &settings.rules.trust, &head.fields).client,
+        request: RecordedRequest {
+            method: &head.method,
+            host: target::host(head),
+            path: head.target.path(),
+            query: head.target.query().map(|query| redacted(query, redact)).as_deref(),
+            version: head.version,
+            user_agent: head.fields.get(Name::UserAgent).unwrap_or_default(),
+            referer: head.fields.get(Name::Referer).map(|referer| redacted_url(referer, redact)).as_deref(),
+            fill: None,
+            json: None,
+            fields: None,
+        },
+        status: response.status.as_u16(),
+        bytes: if head.method == Method::HEAD { 0 } else { length },
+        problem: detail,
+    });
     response
-}
-
-/// Responds to a request that is not valid, and counts it as a response without a class.
-fn reject(worker: &Worker, error: RequestError, format: ResponseFormat) -> Response<ResponseBody> {
-    let problem = Problem::malformed(error);
-    worker.telemetry().response_without_class(problem.status().as_u16());
-    let id = worker.next_decision_id();
-    problem.into_response(format, id, &worker.config().error_pages, &mut worker.scratch()).0
 }
 
 /// Responds to an admitted request instead of the origin.

@@ -161,6 +161,11 @@ impl<'a> Problem<'a> {
         Self { template, reason: None, violated_policies, retry_after, returns_by_itself: false, trace: None }
     }
 
+    /// Returns what is wrong, in a sentence.
+    pub(in crate::gateway) fn detail(&self) -> &'static str {
+        self.template.detail
+    }
+
     /// Returns the status of the response.
     pub(in crate::gateway) fn status(&self) -> StatusCode {
         StatusCode::from_u16(self.template.status).expect("valid status")
