@@ -206,8 +206,7 @@ pub(super) struct File {
     /// }. With off, the path is the origin's. Default off.
     ///
     /// The document is JSON, or HTML for clients that accept it. It is generated from memory at most every 10 s, costs
-    /// nothing, takes no token and is never refused to GET and HEAD. A request with another method is decided as usual
-    /// and, if admitted, gets 405 and is charged nothing. Ratios are rounded to hundredths. It never contains keys,
+    /// nothing, takes no token and is never refused to GET and HEAD. Another method gets 405, which costs nothing either. Ratios are rounded to hundredths. It never contains keys,
     /// addresses, address lists, operators that only the file defines, classes that need one of these or have another
     /// condition than kind, operator, purpose and user agent, classes that no bot can match, and quotas and rules in
     /// shadow mode. Built-in operators are included whatever the file changes; a class that names both kinds is shown

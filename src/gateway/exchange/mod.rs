@@ -98,7 +98,7 @@ use std::task::Poll;
 use throttle::acquire_slots;
 use tidegate_engine::ThrottleRejection;
 use tidegate_http1::{Request, RequestHead, Response};
-use tidegate_policy::exempt::is_robots_txt_read;
+use tidegate_policy::exempt::{is_read_method, is_robots_txt_read};
 use tidegate_policy::path::Ambiguity;
 use tidegate_policy::{Reason, Timestamp};
 
@@ -200,10 +200,14 @@ fn validate(
     if let Some(response) = acme_challenge(connection, head) {
         return end(response);
     }
-    let worker = &connection.worker;
+    let (worker, rules) = (&connection.worker, &config.settings.rules);
     match (Target::parse(head, &worker.shared().via.pseudonym, &config.settings), connection.listener.redirect_port) {
         (Err(error), _) => end(reject_request(connection, error, head)),
         (Ok(target), Some(port)) => end(redirect_to_https(connection, head, &target, port)),
+        // Before it is decided, and charged: the answer is the same, also with a spent quota.
+        (Ok(target), None) if !is_read_method(&head.method) && rules.own_document(target.path(head)).is_some() => {
+            end(reject_request(connection, RequestError::DocumentMethod, head))
+        }
         (Ok(target), None) => ControlFlow::Continue(target),
     }
 }

@@ -69,6 +69,8 @@ pub(in crate::gateway) enum RequestError {
     Framing,
     /// CONNECT or TRACE.
     Method,
+    /// Another method than GET and HEAD, for a document of the gateway.
+    DocumentMethod,
     /// Expectation other than 100-continue.
     Expectation,
     /// Body longer than allowed.
@@ -82,7 +84,7 @@ pub(in crate::gateway) enum RequestError {
 impl ClientRequest {
     /// Returns the path as rules match it: normalized.
     pub(in crate::gateway) fn path(&self) -> &str {
-        self.target.path.normalized(self.head.target.path())
+        self.target.path(&self.head)
     }
 
     /// Returns the path that the origin is sent.
@@ -141,6 +143,11 @@ impl ClientRequest {
 }
 
 impl Target {
+    /// Returns the path of the request with this head as rules match it: normalized.
+    pub(in crate::gateway) fn path<'a>(&'a self, head: &'a RequestHead) -> &'a str {
+        self.path.normalized(head.target.path())
+    }
+
     /// Returns the host in lower case, without its port and last dot.
     pub(in crate::gateway) fn host(&self) -> &str {
         &self.host

@@ -25,7 +25,7 @@ section! {
         /// response_headers of the route sets stay.
         cors: bool = true => bool, any;
         /// true: `GET /.well-known/usage` tells a customer what it has used of its budgets, as JSON. It has a listed key in the
-        /// request, or gets 401. The answer costs nothing.
+        /// request, or gets 401. The answer costs nothing. Another method than GET and HEAD gets 405, also with a spent budget.
         usage: bool = false => bool, any;
     }
 }

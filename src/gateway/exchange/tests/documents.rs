@@ -86,24 +86,45 @@ fn crawl_policy_answers_head_without_a_body() {
 }
 
 #[test]
-fn crawl_policy_supports_no_other_method() {
-    let site = with_policy();
-    let answer = site.send(&format!("DELETE {POLICY}"), &[]);
-    assert_eq!((answer.status, answer.field("allow")), (405, "GET, HEAD"));
-    assert_eq!((answer.logged("verdict"), site.used()), ("admitted".into(), 0.0));
-}
-
-#[test]
-fn other_methods_of_the_crawl_policy_are_decided_and_free() {
+fn documents_support_no_other_method_whatever_the_rules_say_of_the_client() {
     let rules = QUOTA
         .replace("name: bot,", "name: bot, block: true,")
         .replace("match: '/**'", "match: '/**', cost: { api: 1 }");
-    let site = Site::new(&format!("crawl_policy: on{rules}"));
-    assert_eq!(site.send(&format!("POST {POLICY}"), &[BOT]).logged("reason"), "blocked");
-    assert_eq!((site.send(&format!("POST {POLICY}"), &[]).status, site.used()), (405, 0.0));
+    let hash = "689febd264f8b977e29c0fdb75f839eb248ba07d1561b14f2b95f42756943245";
+    let with_usage = rules
+        .replace("retry_after_spread: 0%", "retry_after_spread: 0%, usage: true")
+        .replace("classes:\n", "  own: { per: api_key, limit: 10, window: { fixed: 60s } }\nclasses:\n  - { name: pro, when: { api_key: own } }\n")
+        .replace("api: 1 }", "api: 1, own: 1 }");
+    let with_usage = format!("api_keys: [{{ name: acme, class: pro, sha256: {hash} }}]{with_usage}");
+    const PREFLIGHT: [(&str, &str); 2] = [("origin", "https://a.example"), ("access-control-request-method", "PUT")];
+    for (rules, path) in [
+        (format!("crawl_policy: on{rules}"), POLICY),
+        (with_usage.clone(), "/.well-known/usage"),
+        (format!("crawl_policy: on\n{with_usage}"), "/.well-known/./usage"),
+    ] {
+        let site = Site::new(&rules);
+        for spent in [0.0, 10.0] {
+            assert_eq!(site.used(), spent);
+            for method in ["POST", "DELETE", "OPTIONS", "PROPFIND"] {
+                for fields in [&[][..], &[BOT], &PREFLIGHT] {
+                    let answer = site.send(&format!("{method} {path}"), fields);
+                    assert_eq!(
+                        (answer.status, answer.field("allow")),
+                        (405, "GET, HEAD"),
+                        "{method} {path} {fields:?}"
+                    );
+                    assert!(answer.line.is_none() && answer.field("ratelimit").is_empty(), "no rule has decided on it");
+                }
+            }
+            assert_eq!(site.used(), spent, "{path}");
+            if spent == 0.0 {
+                site.spend("GET /item/1", 10);
+            }
+        }
+    }
+    let site = Site::new(&rules);
     site.spend("GET /item/1", 10);
-    let statuses = ["POST", "GET"].map(|method| site.send(&format!("{method} {POLICY}"), &[]).status);
-    assert_eq!(statuses, [429, 200]);
+    assert_eq!(site.send(&format!("POST {POLICY}"), &[]).status, 429, "a page of the origin");
 }
 
 #[test]

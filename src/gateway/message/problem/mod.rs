@@ -120,11 +120,6 @@ impl<'a> Problem<'a> {
         Self::from_template(ProblemTemplate::NO_KEY)
     }
 
-    /// Returns the problem of a method that a document of the gateway does not support.
-    pub(in crate::gateway) fn method_not_allowed() -> Self {
-        Self::from_template(ProblemTemplate::METHOD_NOT_ALLOWED)
-    }
-
     /// Returns the problem of a request for a stored response that does not exist.
     pub(in crate::gateway) fn only_if_cached() -> Self {
         Self { retry_after: None, ..Self::from_template(ProblemTemplate::ONLY_IF_CACHED) }
@@ -161,14 +156,14 @@ impl<'a> Problem<'a> {
         Self { template, reason: None, violated_policies, retry_after, returns_by_itself: false, trace: None }
     }
 
-    /// Returns what is wrong, in a sentence.
-    pub(in crate::gateway) fn detail(&self) -> &'static str {
-        self.template.detail
-    }
-
     /// Returns the status of the response.
     pub(in crate::gateway) fn status(&self) -> StatusCode {
         StatusCode::from_u16(self.template.status).expect("valid status")
+    }
+
+    /// Returns what is wrong, in a sentence.
+    pub(in crate::gateway) fn detail(&self) -> &'static str {
+        self.template.detail
     }
 
     /// Returns the value of `Retry-After`, in seconds.

@@ -218,6 +218,7 @@ impl ProblemTemplate {
             RequestError::Framing => {
                 plain!(400, "Bad Request", "Content-Length and Transfer-Encoding exclude each other.")
             }
+            RequestError::DocumentMethod => Self::METHOD_NOT_ALLOWED,
             RequestError::Method => plain!(405, "Method Not Allowed", "CONNECT and TRACE are not supported."),
             RequestError::Expectation => {
                 plain!(417, "Expectation Failed", "Only the expectation 100-continue is supported.")
