@@ -44,9 +44,9 @@ pub(crate) struct Route {
     /// ways, it gets 400. The access log has the conditions that a body meets in `json`, never another value.
     pub json: JsonConditions,
     /// Header fields that the request has: a name, or { NAME: "value*" } with a pattern of the whole value, one or a list, as in
-    /// `when` of a class: { x-api-version: "2" }. All fields must be there. Any client can send them, and pays the cost of the
-    /// route that they lead to: a cheaper route with a condition is cheap for whoever sends the field. Fields that the gateway
-    /// writes, or that belong to the connection, are errors. Default none.
+    /// `when` of a class: { x-api-version: "2" }. All fields must be there. Any client can send them: a field that is sent once, as
+    /// its name is written here, leads to the route and its cost, one that may be read in another way to the most expensive route
+    /// (below). Fields that the gateway writes, or that belong to the connection, are errors. Default none.
     ///
     /// A field that an origin may read in several ways counts as the most expensive of the routes that it may be meant for: one that is
     /// sent more than once, or as X_Api_Version. If those have costs in different quotas, lead to different origins, or are rewritten in

@@ -38,7 +38,7 @@ section! {
         /// has a `key`; header and cookie name the customer by their value, which the gateway does not check. A request without
         /// one is charged to the budget of its address. All quotas of a file that count by customer use the same of them.
         /// A spent budget refuses with 429, reason quota, and RateLimit fields show the budget that is charged. Budgets have no
-        /// tiers, no pacing and no sync_from. With a calendar or fixed window, all begin anew together; a first_use window opens for
+        /// tiers, no pacing and no sync_from. Calendar and fixed windows end at the same time for all keys; a first_use window opens for
         /// each key with its first charge, and a sliding one never exceeds the limit of a key in any span of its length.
         ///
         /// Usage is recorded in state_dir before a request is sent, so that it survives a kill; what was in flight then counts as
