@@ -141,3 +141,40 @@ fn costed_route_with_free_spellings_gives_a_warning() {
         assert_eq!(warnings(routes), [""; 0], "{routes}");
     }
 }
+
+#[test]
+fn patterns_that_look_like_regular_expressions_and_headers_with_underscores_give_warnings() {
+    let regex = |path: &str, text: &str, hint: &str| {
+        format!(
+            "{path}: {text:?} looks like a regular expression, but matches as it stands, except that * is any text; {hint}"
+        )
+    };
+    let underscores = |path: &str, name: &str, hyphenated: &str| {
+        format!("{path}: {name} is no spelling of {hyphenated}, which clients send; write {hyphenated}")
+    };
+    let route = |condition: &str| format!("routes: [{{ match: /api, {condition} }}]");
+    let class = |condition: &str| format!("classes: [{{ name: a, when: {{ {condition} }} }}, {{ name: rest }}]");
+    for (text, warning) in [
+        (route("header: { X-Api-Version: '^2.*$' }"), regex("routes[0].header.X-Api-Version", "^2.*$", "write \"2*\"")),
+        (route("cookie: { v: [a, '2|3'] }"), regex("routes[0].cookie.v", "2|3", "write [\"2\", \"3\"]")),
+        (route("json: { method: '.*' }"), regex("routes[0].json.method", ".*", "leave it out to match any value")),
+        (
+            route("query: 'page=*'"),
+            "routes[0].query: \"page=*\" compares * as it stands; write page alone for any value".into(),
+        ),
+        (class("cookie: { v: '^2' }"), regex("classes[0].when.cookie.v", "^2", "write \"2\"")),
+        (route("header: x_api_version"), underscores("routes[0].header", "x_api_version", "x-api-version")),
+        (class("header: { X_App: a }"), underscores("classes[0].when.header", "X_App", "X-App")),
+        (
+            class("api_key: { header: x_api_key, value: long-enough-to-be-one }"),
+            underscores("classes[0].when.api_key.header", "x_api_key", "x-api-key"),
+        ),
+    ] {
+        assert_eq!(settings(&with_origin(&text)).warnings, [warning], "{text}");
+    }
+    for text in
+        [route("header: { X-Api-Version: ['2', '2.*'] }"), route("cookie: { be_ta: '1' }"), route("query: page=1")]
+    {
+        assert_eq!(settings(&with_origin(&text)).warnings, [""; 0], "{text}");
+    }
+}

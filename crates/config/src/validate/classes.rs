@@ -3,6 +3,7 @@
 use super::credentials::credential_source;
 use super::diagnostics::Diagnostics;
 use super::request_conditions;
+use super::spelling::check_patterns;
 use crate::raw::File;
 use crate::raw::classes::{self as raw, Agent};
 use crate::sections::sessions::SessionsForm;
@@ -183,6 +184,7 @@ fn class_matcher(
     for (path, text) in with_paths(&path.path(), &raw.path.0) {
         paths.extend(request_conditions::pattern(text, &path, report).map(|pattern| (text.clone(), pattern)));
     }
+    check_patterns(raw.certificate.0.iter().map(|name| &name.0), &path.certificate(), report);
     ClassMatcher {
         kinds: raw.kind.0.iter().copied().map(Into::into).collect(),
         operators: operator_ids,

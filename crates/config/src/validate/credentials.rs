@@ -1,6 +1,7 @@
 //! Validates headers and cookies that carry a credential.
 
 use super::diagnostics::Diagnostics;
+use super::spelling::check_header_name;
 use crate::scalars::Field;
 use crate::setting_path::SettingPath;
 use tidegate_policy::identity::CredentialSource;
@@ -13,7 +14,10 @@ pub(crate) fn credential_source(
     report: &mut Diagnostics,
 ) -> CredentialSource {
     match (header, cookie) {
-        (Some(header), None) => CredentialSource::Header(header.0.clone()),
+        (Some(header), None) => {
+            check_header_name(header.0.as_str(), &path.header(), report);
+            CredentialSource::Header(header.0.clone())
+        }
         (None, Some(cookie)) => {
             check_cookie(cookie, &path.cookie(), report);
             CredentialSource::Cookie(cookie.clone())

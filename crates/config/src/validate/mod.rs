@@ -33,6 +33,7 @@ mod routes;
 mod scopes;
 mod server;
 mod stated_costs;
+mod spelling;
 mod traces;
 mod verify;
 

@@ -1,6 +1,7 @@
 //! Validates the partitioning of scopes: `partition_by` and `max_partitions`.
 
 use super::diagnostics::Diagnostics;
+use super::spelling::check_header_name;
 use crate::raw::partition::{PartitionBy, PartitionSource};
 use crate::raw::scopes as raw;
 use crate::setting_path::SettingPath;
@@ -81,6 +82,7 @@ fn key_from_source(raw: &PartitionSource, path: &SettingPath, report: &mut Diagn
                 let message = format!("{:?} contains secrets, and status shows the values", name.0.as_str());
                 report.error(&path.header(), message, "use a header that identifies the tenant, such as X-Tenant");
             }
+            check_header_name(name.0.as_str(), &path.header(), report);
             PartitionKey::Header(name.0.clone())
         }
         PartitionSource { query: None, header: None, path: Some(number) } => {

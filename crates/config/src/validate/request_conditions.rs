@@ -2,6 +2,7 @@
 
 use super::credentials::check_cookie;
 use super::diagnostics::Diagnostics;
+use super::spelling::{check_header_name, check_patterns};
 use crate::raw::classes::{CookieConditions, HeaderConditions};
 use crate::scalars::{ValuePattern, Verb};
 use crate::serde_forms::OneOrMany;
@@ -67,7 +68,13 @@ pub(super) fn fields(
 ) -> Vec<FieldCondition> {
     let patterns = |values: &OneOrMany<ValuePattern>| values.0.iter().map(|pattern| pattern.0.clone()).collect();
     let mut fields: Vec<FieldCondition> = Vec::new();
+    for (at, (name, values)) in
+        (header.0.iter().map(|it| (path.header(), it))).chain(cookie.0.iter().map(|it| (path.cookie(), it)))
+    {
+        check_patterns(values.0.iter().map(|ValuePattern(pattern)| pattern), &at.entry(name), report);
+    }
     for (name, values) in &header.0 {
+        check_header_name(name, &path.header(), report);
         match http::HeaderName::from_bytes(name.as_bytes()) {
             Ok(header) if fields.iter().any(|other| other.source.header() == header.as_str()) => report.error(
                 &path.header(),

@@ -257,6 +257,9 @@ fn query(raw: &[String], path: &SettingPath, report: &mut Diagnostics) -> Vec<(S
         if name.is_empty() {
             report.error(path, format!("the parameter name of {text:?} is empty"), "write name or name=value");
         }
+        if value.as_ref().is_some_and(|value| value.contains('*')) {
+            report.warning(format!("{path}: {text:?} compares * as it stands; write {name} alone for any value"));
+        }
         (name.to_owned(), value)
     };
     raw.iter().map(parameter).collect()

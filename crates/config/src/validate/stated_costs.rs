@@ -1,6 +1,7 @@
 //! Validates what routes ask of bodies of requests: the costs that they state (`cost.QUOTA.json`), and conditions (`json`).
 
 use super::diagnostics::Diagnostics;
+use super::spelling::check_patterns;
 use crate::raw::route_cost::StatedCost;
 use crate::raw::route_json::JsonConditions;
 use crate::scalars::JsonValue;
@@ -42,6 +43,7 @@ pub(super) fn json_conditions(
         if values.0.is_empty() {
             report.error(&at, "found no value", "write a value such as tools/call, or a list of values");
         }
+        check_patterns(values.0.iter().map(|JsonValue(pattern)| pattern), &at, report);
         JsonCondition::new(text.clone(), values.0.iter().map(|JsonValue(pattern)| pattern.clone()).collect())
     };
     conditions.iter().map(condition).collect()
