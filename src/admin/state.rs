@@ -440,7 +440,7 @@ pub struct TrafficDocument {
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RouteDocument {
-    /// Route, as its `match` is written.
+    /// Name of the route: its `match` as written; where several routes have it, with the names of their conditions.
     pub route: String,
     /// Number of admitted requests.
     pub admitted: u64,

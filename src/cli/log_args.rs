@@ -135,7 +135,7 @@ impl AssumptionArgs {
             let has_route = |policy: &&Policy| policy.settings.rules.routes.iter().any(|known| known.name == *route);
             if !policies.iter().any(has_route) {
                 return Err(CommandError::Usage(format!(
-                    "--actual-cost: unknown route {route:?}; name it as its `match` is written"
+                    "--actual-cost: unknown route {route:?}; name it as `tidegate check` does"
                 )));
             }
         }

@@ -299,7 +299,11 @@ pub const LABELS: &[MetricLabel] = &[
     label("server", "URL of a server of the origin.", Vec::new),
     label("origin", "Name of an origin of the configuration; absent unless there are several.", Vec::new),
     label("quota", "Name of a quota of the configuration.", Vec::new),
-    label("route", "Route of the configuration, as its `match` is written, or `/**`.", Vec::new),
+    label(
+        "route",
+        "Route of the configuration: its `match` as written, or `/**`; where several routes have it, with the names of their conditions.",
+        Vec::new,
+    ),
     label("operator", "Name of an operator, built in or of the configuration.", Vec::new),
     label("signal", "Behavior signal of a suspected bot.", || Signal::ALL.map(Signal::name).to_vec()),
     label("list", "Name of an address list of the configuration.", Vec::new),

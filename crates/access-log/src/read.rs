@@ -142,7 +142,8 @@ log_line! {
         /// Conditions `header` and `cookie` of routes that the request meets, such as `x-api-version=2`, or `cookie:beta=1`; with `?`
         /// before it, one that it meets only as some origins read it. The field is absent if there are none.
         pub fields: Option<Vec<Text<'a>>> => "list of string",
-        /// Route of the request, as its `match` is written.
+        /// Route of the request: its `match` as written. Where several routes have one `match`, the names of their conditions follow,
+        /// as in `/search (x-depth)`, and numbers if these are the same.
         #[serde(skip)]
         pub route: () => "string",
         /// Units reserved at admission, by quota. For a refused request they are what it would have cost.
@@ -267,7 +268,6 @@ impl<'a> NativeLine<'a> {
     }
 }
 
-/// A text that is copied only if it contains escapes.
 /// A line of a request that was rejected as invalid, as far as it is read. [`NativeLine`] describes the fields that both have.
 #[derive(Deserialize)]
 pub struct RejectedLine<'a> {
@@ -291,6 +291,7 @@ impl<'a> RejectedLine<'a> {
     }
 }
 
+/// A text that is copied only if it contains escapes.
 #[derive(Clone, Deserialize, PartialEq)]
 #[serde(transparent)]
 pub struct Text<'a>(#[serde(borrow)] pub Cow<'a, str>);

@@ -15,7 +15,7 @@ use std::borrow::Cow;
 /// A set of requests with the same costs, scopes and cache rules.
 #[derive(Clone, Debug)]
 pub struct Route {
-    /// Pattern as written; the name of the route in logs.
+    /// Name of the route in logs and metrics: its pattern as written, and what tells it from others with this pattern.
     pub name: String,
     /// Path pattern.
     pub path: Pattern,

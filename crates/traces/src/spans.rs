@@ -23,7 +23,7 @@ pub struct Spans {
     pub duration: Duration,
     /// Method.
     pub method: String,
-    /// Route, as its `match` is written.
+    /// Name of the route.
     pub route: String,
     /// `http` or `https`; `None` if the request was rejected before that was read.
     pub scheme: Option<&'static str>,

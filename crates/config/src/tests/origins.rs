@@ -55,8 +55,42 @@ fn routes_are_chosen_by_fields_in_the_form_of_classes() {
     assert_eq!([0, 1, 2, 3].map(key), [3, 1, 1, 0]);
     let builtin = BuiltinOperators { names: Vec::new(), product_tokens: Vec::new(), signature_agents: Vec::new() };
     let summary = summary(&settings, &[], &builtin);
-    let line = "/** [with x-api-version=2|2.* with x-client=app* with cookie:beta]: free; to api";
+    let line = "/** (x-api-version, x-client, cookie beta) [with x-api-version=2|2.* with x-client=app* with cookie:beta]: free; to api";
     assert!(summary.contains(line), "{summary}");
+}
+
+#[test]
+fn routes_with_one_path_have_names_by_their_conditions_without_values() {
+    let routes = "routes:
+  - { match: /search, header: { x-depth: secret }, cookie: { key: secret } }
+  - { match: /search, header: { x-depth: hidden }, cookie: { key: secret } }
+  - { match: /search, method: POST, host: a.example }
+  - { match: /search, method: GET, query: page=secret }
+  - { match: /search }
+  - { match: /mcp, json: { method: tools/call, params.name: secret } }
+  - { match: /mcp, json: { method: tools/call } }
+  - { match: /long, header: A_LONG_NAME }
+  - { match: /long }
+  - { match: /alone, method: POST, header: x-depth }
+";
+    let long = "x".repeat(100);
+    let settings = settings(&with_origin(&routes.replace("A_LONG_NAME", &long)));
+    let names: Vec<&str> = settings.rules.routes.iter().map(|route| route.name.as_str()).collect();
+    let cut = format!("/long ({}...)", &long[..64]);
+    let expected = [
+        "/search (x-depth, cookie key)",
+        "/search (x-depth, cookie key #2)",
+        "/search (POST, a.example)",
+        "/search (GET, ?page)",
+        "/search",
+        "/mcp (body method, body params.name)",
+        "/mcp (body method)",
+        &cut,
+        "/long",
+        "/alone",
+        "/**",
+    ];
+    assert_eq!(names, expected);
 }
 
 #[test]

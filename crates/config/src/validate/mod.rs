@@ -29,11 +29,12 @@ mod redis_url;
 mod request_conditions;
 mod rewrites;
 mod robots;
+mod route_names;
 mod routes;
 mod scopes;
 mod server;
-mod stated_costs;
 mod spelling;
+mod stated_costs;
 mod traces;
 mod verify;
 
@@ -107,7 +108,7 @@ pub(super) fn validate(
         // An invalid section is reported once, not at each route.
         is_cache_enabled: cache.is_some() || report.has_error_at(&SettingPath::ROOT.cache()),
     };
-    let routes = routes::routes(&raw.routes, &context, &mut report);
+    let mut routes = routes::routes(&raw.routes, &context, &mut report);
     let redirects = redirects::redirects(&raw.routes, &mut report);
     redirects::check_loops(&routes, &redirects, hosts.as_ref(), &listen, &mut report);
     let header_rules = header_rules::header_rules(&raw.routes, &mut report);
@@ -115,6 +116,8 @@ pub(super) fn validate(
     partition::check_use(&scopes, &routes, &mut report);
     scopes::warn_unused(&scopes, &scope_quotas, &routes, &mut report);
     origin::check_use(&origins, &scopes, &routes, &mut report);
+    // Last: the checks read the paths in the names.
+    route_names::tell_apart(&mut routes);
     let ledger = ledger::ledger(raw, &quotas, &mut report);
     let verify = verify::verify(&raw.verify);
     let range_files = verify::range_files(&raw.operators, &report);

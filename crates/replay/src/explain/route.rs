@@ -162,14 +162,14 @@ mod tests {
         assert!(route.evidence[0].starts_with("the body of a request states its cost"), "{route:?}");
         assert_eq!(
             route.evidence[1],
-            "a JSON body leads to another route: /tool if it has method=call and name=search"
+            "a JSON body leads to another route: /tool (body method, body name) if it has method=call and name=search"
         );
         let line = |json| {
             json!({"path": "/tool", "route": "/tool", "json": json, "cost": {"api": 5}, "used": {"api": 10},
                    "charged": {"api": 5}, "verdict": "admitted", "reason": null, "status": 200})
         };
         let route = step(&policy.logged(&line(json!(["method=call", "name=search"]))), Stage::Route);
-        assert_eq!(route.message, "/tool costs 5 of api");
+        assert_eq!(route.message, "/tool (body method, body name) costs 5 of api");
         assert_eq!(route.evidence, ["its JSON body has method=call and name=search"]);
         let route = step(&policy.logged(&line(json!(["unreadable"]))), Stage::Route);
         assert!(route.evidence[0].starts_with("its body cannot be read as one JSON object"), "{route:?}");
@@ -186,7 +186,7 @@ mod tests {
         let route = step(&policy.logged(&line(json!(["x-depth=full"]))), Stage::Route);
         assert_eq!(
             (route.message.as_str(), &*route.evidence),
-            ("/tool costs 5 of api", &["it has x-depth=full".to_owned()][..])
+            ("/tool (x-depth) costs 5 of api", &["it has x-depth=full".to_owned()][..])
         );
         let route = step(&policy.logged(&line(json!(["?x-depth=full"]))), Stage::Route);
         assert!(
