@@ -61,7 +61,7 @@ fn most_restrictive<'a>(
     now: Timestamp,
 ) -> Option<MostRestrictive<'a>> {
     let mut policy = bucket(rules, snapshot);
-    for (index, usage) in snapshot.enforced(rules) {
+    for (index, usage) in snapshot.announced(rules) {
         let quota = quota(rules, snapshot, (index, usage), now);
         let is_tighter = |other: &MostRestrictive<'_>| match quota.requests == other.requests {
             true => quota.wait > other.wait,

@@ -164,7 +164,7 @@ impl RateLimitHeaders {
             write_item(text, &self.buckets[snapshot.class.index()], remaining, window, wait)?;
         }
         let mut is_first = snapshot.bucket.is_none();
-        for (index, usage) in snapshot.enforced(rules) {
+        for (index, usage) in snapshot.announced(rules) {
             if !std::mem::take(&mut is_first) {
                 text.write_str(", ")?;
             }
@@ -207,6 +207,12 @@ fn client_share_name(quota: &str) -> String {
     format!("{quota}/client")
 }
 
+/// Returns true if responses to clients of `class` announce `quota`. A quota in shadow mode is never announced, and clients of a
+/// blocked class, such as those without a key, have no budgets.
+fn is_announced(class: &Class, quota: &Quota) -> bool {
+    quota.enforce && !(quota.budget.is_some() && class.blocked && class.enforce)
+}
+
 /// Returns true if a key has a limit of its own in a quota of the route.
 fn has_limits_of_keys(route: &Route, rules: &Rules) -> bool {
     let mut budgets = route.costs.iter().filter_map(|(quota, _)| rules[*quota].budget.as_ref());
@@ -227,7 +233,7 @@ fn policies(class: &Class, route: &Route, rules: &Rules, limit: impl Fn(QuotaId)
         let _ = write!(text, "\"{}\";q={};w={}", class.name, bucket.capacity, seconds_to_fill(bucket));
     }
     let quotas = route.costs.iter().map(|(id, _)| (*id, &rules[*id]));
-    for (id, quota) in quotas.filter(|(_, quota)| quota.enforce) {
+    for (id, quota) in quotas.filter(|(_, quota)| is_announced(class, quota)) {
         let separator = if text.is_empty() { "" } else { ", " };
         let window = ceil_seconds(quota.window.nominal_length()).max(1);
         let limit = limit(id).floor().min(MAX_SF_INTEGER);

@@ -4,7 +4,7 @@
 //! The partition key (`pk`) is left out, which the draft permits: by its rule it would be the address or the API key of the
 //! client, for everyone who reads the response.
 
-use super::client_share_name;
+use super::{client_share_name, is_announced};
 use std::fmt::Write;
 use tidegate_policy::Rules;
 use tidegate_policy::budget::BudgetKey;
@@ -14,7 +14,7 @@ use tidegate_policy::route::Route;
 
 /// Returns the policies of `class` on `route` that are those of one client; `None` if there are none.
 pub(super) fn partitions(class: &Class, route: &Route, rules: &Rules) -> Option<Box<str>> {
-    let quotas = || route.costs.iter().map(|(quota, _)| &rules[*quota]).filter(|quota| quota.enforce);
+    let quotas = || route.costs.iter().map(|(quota, _)| &rules[*quota]).filter(|quota| is_announced(class, quota));
     let is_of_clients = class.key != KeySource::Class && class.enforce;
     let bucket = class.bucket.filter(|bucket| is_of_clients && !(bucket.costed_only && route.is_free()));
     let shares = quotas().filter(|quota| is_of_clients && quota.client_limit_of(class).is_some());

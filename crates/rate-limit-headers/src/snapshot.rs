@@ -1,5 +1,6 @@
 //! What the rate-limit fields of one response show.
 
+use super::is_announced;
 use tidegate_engine::{BucketUsage, QuotaUsage};
 use tidegate_policy::{ClassId, Refusal, RouteId, Rules};
 
@@ -19,10 +20,9 @@ pub struct RateLimitSnapshot<'a> {
 }
 
 impl<'a> RateLimitSnapshot<'a> {
-    /// Returns the enforced quotas, each with its index among the quotas of the route. Quotas in shadow mode are never
-    /// announced.
-    pub(super) fn enforced(self, rules: &'a Rules) -> impl Iterator<Item = (usize, &'a QuotaUsage)> {
-        let is_enforced = |(_, usage): &(usize, &QuotaUsage)| rules[usage.quota].enforce;
-        self.usages.iter().enumerate().filter(is_enforced)
+    /// Returns the quotas that are announced, each with its index among the quotas of the route.
+    pub(super) fn announced(self, rules: &'a Rules) -> impl Iterator<Item = (usize, &'a QuotaUsage)> {
+        let class = &rules[self.class];
+        self.usages.iter().enumerate().filter(|(_, usage)| is_announced(class, &rules[usage.quota]))
     }
 }

@@ -149,6 +149,40 @@ fn blocked_class_is_refused_with_its_status() {
 }
 
 #[test]
+fn refusal_of_a_blocked_class_shows_the_quota_of_the_site_and_no_budget() {
+    let hash = "689febd264f8b977e29c0fdb75f839eb248ba07d1561b14f2b95f42756943245";
+    let rules = format!(
+        "headers: {{ ratelimit: draft-12, legacy: [github] }}
+api_keys: [{{ name: acme, class: pro, sha256: {hash} }}]
+quotas:
+  all: {{ limit: 1000, window: {{ fixed: 1h }} }}
+  customer: {{ per: api_key, limit: 3, window: {{ fixed: 1h }} }}
+classes: [{{ name: pro, when: {{ api_key: own }} }}, {{ name: nokey, block: true, refuse_with: 401 }}]
+routes: [{{ match: '/own', cost: {{ customer: 1 }} }}, {{ match: '/**', cost: {{ all: 1, customer: 1 }} }}]\n"
+    );
+    const NAMES: [&str; 4] = ["ratelimit-policy", "ratelimit-partition", "ratelimit", "x-ratelimit-limit"];
+    let shown = |site: &Site, path: &str, key: &str| {
+        let answer = site.send(&format!("GET {path}"), &[("authorization", &format!("Bearer {key}"))]);
+        (answer.status, NAMES.map(|name| answer.field(name).to_owned()))
+    };
+    let site = Site::new(&rules);
+    for key in ["", "unknown"] {
+        let (status, [policy, partition, limits, legacy]) = shown(&site, "/v1/chat", key);
+        assert_eq!((status, policy.as_str(), partition.as_str()), (401, "\"all\";q=1000;w=3600", ""));
+        assert!(limits.starts_with("\"all\";a=1000;w=") && !limits.contains("customer"), "{limits}");
+        assert_eq!(legacy, "1000");
+        assert_eq!(shown(&site, "/own", key), (401, NAMES.map(|_| String::new())), "{key}");
+    }
+    let (status, [policy, _, limits, _]) = shown(&site, "/own", "key-of-acme");
+    assert_eq!((status, policy.as_str()), (502, "\"customer\";q=3;w=3600"));
+    assert!(limits.starts_with("\"customer\";a="), "{limits}");
+    // In shadow mode, requests of the class are charged to the budget of their address.
+    let shadow = Site::new(&rules.replace("refuse_with: 401", "refuse_with: 401, enforce: false"));
+    let (status, [policy, ..]) = shown(&shadow, "/own", "unknown");
+    assert_eq!((status, policy.as_str()), (502, "\"customer\";q=3;w=3600"));
+}
+
+#[test]
 fn an_administrator_blocks_with_429_whatever_the_class_has() {
     let mut site = Site::new("classes: [{ name: nokey, block: true, refuse_with: 401, enforce: false }]\n");
     site.peer = CLIENT.into();
