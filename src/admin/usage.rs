@@ -9,6 +9,7 @@ use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tidegate_config::did_you_mean;
 
 /// Query of `GET /api/v1/usage`.
 #[derive(Debug, Deserialize)]
@@ -91,10 +92,46 @@ pub(super) async fn list(
     let Query(UsageQuery { key }) = query.map_err(|error| Problem::new(StatusCode::BAD_REQUEST, error.body_text()))?;
     let mut usage = gateway.customer_usage();
     if let Some(key) = key {
+        let mut others: Vec<String> = usage.iter().map(|usage| usage.key.clone()).collect();
         usage.retain(|usage| usage.key == key);
         if usage.is_empty() {
-            return Err(Problem::new(StatusCode::NOT_FOUND, format!("key: no customer {key} has a budget")));
+            others.dedup();
+            return Err(Problem::new(StatusCode::NOT_FOUND, unknown_customer(&key, &others)));
         }
     }
     Ok(Json(usage))
+}
+
+/// Returns what is wrong with `key`, which is none of the customers `known`.
+fn unknown_customer(key: &str, known: &[String]) -> String {
+    let names = known.iter().map(String::as_str);
+    let hint = match known.len() {
+        0 => "write per: api_key at a quota, and api_keys".to_owned(),
+        1..=MAX_LISTED => format!("known: {}", known.join(", ")),
+        more => format!("known: {} and {} more", known[..MAX_LISTED].join(", "), more - MAX_LISTED),
+    };
+    format!("key: no customer {key:?}{} has a budget; {hint}", did_you_mean(key, names))
+}
+
+/// Number of customers that an error lists.
+const MAX_LISTED: usize = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_customer_is_told_which_ones_there_are() {
+        let names = |count: usize| (0..count).map(|number| format!("customer-{number}")).collect::<Vec<_>>();
+        assert_eq!(
+            unknown_customer("nobody", &[]),
+            "key: no customer \"nobody\" has a budget; write per: api_key at a quota, and api_keys"
+        );
+        assert_eq!(
+            unknown_customer("acne", &["acme".into(), "trial".into()]),
+            "key: no customer \"acne\" (did you mean \"acme\"?) has a budget; known: acme, trial"
+        );
+        let many = unknown_customer("nobody", &names(25));
+        assert!(many.ends_with("customer-18, customer-19 and 5 more"), "{many}");
+    }
 }

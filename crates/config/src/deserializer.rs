@@ -6,6 +6,7 @@
 use super::error::{ConfigError, SourceLocation, did_you_mean};
 use super::number;
 use super::raw::cache::{Cache, RouteCacheOptions};
+use super::sections::quotas::window_form;
 use super::setting_path::SettingPath;
 use super::source_map::{SourceMap, ValueSource};
 use config::{Value, ValueKind};
@@ -87,7 +88,7 @@ impl DeError {
             self.message = without_found_text(&self.message);
         }
         match self.kind {
-            ErrorKind::Type => self.hint = form_of(path).map_or(self.hint, str::to_owned),
+            ErrorKind::Type => self.hint = form_of(path, found_text(&self.message)).unwrap_or(self.hint),
             ErrorKind::UnknownKey => self.hint = place_of(path).to_owned() + &self.hint,
             ErrorKind::Bound | ErrorKind::Other => {}
         }
@@ -95,9 +96,9 @@ impl DeError {
     }
 }
 
-/// Returns what to write for keys that are often given a value of another type.
-fn form_of(path: &SettingPath) -> Option<&'static str> {
-    Some(match path.keys().collect::<Vec<_>>()[..] {
+/// Returns what to write for keys that are often given a value of another type. `text` is the value, if it is a text.
+fn form_of(path: &SettingPath, text: Option<&str>) -> Option<String> {
+    let form = match path.keys().collect::<Vec<_>>()[..] {
         ["bot_detection"] => "write bot_detection: { enabled: false } to disable it",
         ["cache"] => "write cache: {} to cache with the defaults, or leave the section out for no cache",
         ["forward_auth"] => "write forward_auth: { listen: 127.0.0.1:9092 }, or leave the section out for no listener",
@@ -108,7 +109,7 @@ fn form_of(path: &SettingPath) -> Option<&'static str> {
         ["origins"] => "write origins: { shop: http://127.0.0.1:3000, api: http://127.0.0.1:3001 }",
         ["notify"] => "write a list, such as notify: [{ webhook: \"https://...\" }]",
         ["quotas", .., "window"] | ["scopes", .., "quota", "window"] => {
-            "write { calendar: day, zone: America/Los_Angeles, at: \"00:00\" } or { fixed: 24h }"
+            return Some(window_form(text.unwrap_or_default()));
         }
         [listen, "tls"] if listen.starts_with("listen") => {
             "write tls: { certificate: tls/site.pem, key: tls/site.key }, or { acme: { domains: [example.com] } }"
@@ -116,7 +117,13 @@ fn form_of(path: &SettingPath) -> Option<&'static str> {
         [listen, "tls", "acme"] if listen.starts_with("listen") => "write acme: { domains: [example.com] }",
         [route, "cost"] if route.starts_with("routes[") => "write the units by quota, such as { api: 1 }",
         _ => return None,
-    })
+    };
+    Some(form.to_owned())
+}
+
+/// Returns the text that a message says was found.
+fn found_text(message: &str) -> Option<&str> {
+    message.strip_prefix("found \"")?.split_once('"').map(|(text, _)| text)
 }
 
 /// Returns true for a section with secrets: a text in its place may be one of them.

@@ -828,7 +828,15 @@ fn values_of_another_type_are_answered_with_the_form_of_their_key() {
         ("origin: 3000", "1:9: origin: found 3000, needs keys with values; write origin: http://127.0.0.1:3000"),
         (
             "origin: { url: http://a }\nquotas: { q: { limit: 1, window: 24h } }",
-            "2:34: quotas.q.window: found \"24h\", needs keys with values; write { calendar: day, zone: America/Los_Angeles, at: \"00:00\" } or { fixed: 24h }",
+            "2:34: quotas.q.window: found \"24h\", needs keys with values; write { fixed: 24h }, { first_use: 24h } or { sliding: 24h }",
+        ),
+        (
+            "origin: { url: http://a }\nquotas: { q: { limit: 1, window: sliding } }",
+            "2:34: quotas.q.window: found \"sliding\", needs keys with values; write it with its length, such as { sliding: 24h }",
+        ),
+        (
+            "origin: { url: http://a }\nquotas: { q: { limit: 1, window: dayly } }",
+            "2:34: quotas.q.window: found \"dayly\", needs keys with values; write day, { calendar: day, zone: America/Los_Angeles, at: \"00:00\" }, { fixed: 24h }, { first_use: 24h } or { sliding: 1m }",
         ),
         (
             "origin: { url: http://a }\nroutes: [ { match: /a, cost: 1 } ]",
@@ -980,7 +988,7 @@ fn each_invalid_value_is_reported() {
         ),
         (
             "quotas: { q: { limit: 1, window: { zone: UTC } } }".into(),
-            "2:26: quotas.q.window: found none of calendar, fixed, first_use and sliding; write { calendar: day, zone: America/Los_Angeles, at: \"00:00\" } or { fixed: 24h }",
+            "2:26: quotas.q.window: found none of calendar, fixed, first_use and sliding; write day, { calendar: day, zone: America/Los_Angeles, at: \"00:00\" }, { fixed: 24h }, { first_use: 24h } or { sliding: 1m }",
         ),
         (
             "quotas: { q: { limit: 1, window: { fixed: 0s } } }".into(),

@@ -24,6 +24,7 @@ use tidegate_policy::budget::CustomerSource;
 use tidegate_policy::class::Class;
 use tidegate_policy::quota as policy;
 use tiers::{Tiers, class_tiers};
+pub(crate) use window::window_form;
 use window::{Window, window};
 
 section! {

@@ -6,6 +6,8 @@ use crate::section::{any, at_least_a_second, section};
 use crate::setting_path::SettingPath;
 use crate::validate::diagnostics::Diagnostics;
 use jiff::civil::Time;
+use serde::Deserialize;
+use serde::de::value::StrDeserializer;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_policy::window as policy;
@@ -37,9 +39,22 @@ section! {
     }
 }
 
+/// A window of each kind.
+const EXAMPLE: &str = "write day, { calendar: day, zone: America/Los_Angeles, at: \"00:00\" }, { fixed: 24h }, { first_use: 24h } or \
+                       { sliding: 1m }";
+
+/// Returns what to write in place of a text that is no window.
+pub(crate) fn window_form(text: &str) -> String {
+    let is_length = Span::deserialize(StrDeserializer::<serde::de::value::Error>::new(text)).is_ok();
+    match text {
+        "fixed" | "first_use" | "sliding" => format!("write it with its length, such as {{ {text}: 24h }}"),
+        _ if is_length => format!("write {{ fixed: {text} }}, {{ first_use: {text} }} or {{ sliding: {text} }}"),
+        _ => EXAMPLE.to_owned(),
+    }
+}
+
 /// Returns the window; a placeholder after an error.
 pub(super) fn window(keys: Option<&Window>, path: &SettingPath, report: &mut Diagnostics) -> policy::Window {
-    const EXAMPLE: &str = "write { calendar: day, zone: America/Los_Angeles, at: \"00:00\" } or { fixed: 24h }";
     let placeholder = policy::Window::Fixed { length: Duration::from_secs(1) };
     // Of a quota that is no map, which has an error of its own.
     let Some(keys) = keys else { return placeholder };
