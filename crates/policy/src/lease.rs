@@ -101,7 +101,10 @@ pub struct LeaseSize {
 }
 
 /// Number of most expensive requests that a lease always covers, as a page loads several at once.
-const MIN_REQUESTS_HELD: u64 = 4;
+pub(crate) const MIN_REQUESTS_HELD: u64 = 4;
+
+/// Divisor of the limit that is the maximum of [`LeaseSize::urgent`] after a quiet time, unless the configured costs need more.
+pub(crate) const IDLE_SHARE: u64 = 1024;
 
 /// Number of most expensive requests that a lease covers after a quiet time, if the limit is large enough. A larger
 /// burst receives more units within milliseconds.
@@ -126,7 +129,7 @@ impl SpendProfile {
         let lease = self
             .floor_if_whole_costs(target.max(self.shortfall).min(self.max_size()).min(max_units))
             .max(self.max_cost.min(self.left));
-        let idle_units = divide(self.limit, 1024).min(multiply(self.max_cost, BURST_REQUESTS));
+        let idle_units = divide(self.limit, IDLE_SHARE).min(multiply(self.max_cost, BURST_REQUESTS));
         let urgent = self.spent_in(self.urgent_time()).max(idle_units).max(min_units).max(self.shortfall).min(lease);
         LeaseSize { lease, urgent: self.floor_if_whole_costs(urgent).max(self.max_cost.min(self.left)) }
     }

@@ -3,7 +3,7 @@
 use super::QuotaState;
 use super::window_usage::WindowUsage;
 use crate::Timestamp;
-use crate::lease::{Lease, LeaseRequest, SpendProfile, WindowKey};
+use crate::lease::{IDLE_SHARE, Lease, LeaseRequest, MIN_REQUESTS_HELD, SpendProfile, WindowKey};
 use crate::units::Units;
 use crate::window::Span;
 use std::time::Duration;
@@ -13,6 +13,15 @@ const PREFETCH_LEAD: Duration = Duration::from_secs(5);
 
 /// Number of leases that must be left of a sliding window to prefetch its next sub-window.
 const PREFETCH_MIN_LEASES: u64 = 4;
+
+/// Returns the cost of a recent request for which leases are sized after one more refresh. A high learned cost decays within a minute
+/// or two; otherwise one outlier would keep leases large forever. One for which [`MIN_REQUESTS_HELD`] requests would hold more than an
+/// idle quota does, which a client may just state, decays within seconds: a crash loses what is held.
+fn decayed_cost(cost: Units, limit: Units) -> Units {
+    let of_idle = Units::from_milli(limit.milli() / IDLE_SHARE / MIN_REQUESTS_HELD);
+    let loss = if cost > of_idle { cost.milli().div_ceil(2) } else { cost.milli().div_ceil(32) };
+    cost.saturating_sub(Units::from_milli(loss))
+}
 
 impl QuotaState {
     /// Requests a refill if the lease runs low; called after units were taken. Returns true once until the lease is
@@ -49,10 +58,7 @@ impl QuotaState {
         self.spend_rate.update(self.current.taken(), now);
         self.push_lease_requests(quota, requests, refresh_time);
         self.shortfall = Units::ZERO;
-        // A high learned cost decays within a minute or two; otherwise one outlier would keep leases large forever.
-        self.max_cost = self
-            .configured_max_cost
-            .max(self.max_cost.saturating_sub(Units::from_milli(self.max_cost.milli().div_ceil(32))));
+        self.max_cost = self.configured_max_cost.max(decayed_cost(self.max_cost, self.limit));
     }
 
     /// Takes the correction, manual or from an origin report, that the ledger has not received, with the total that

@@ -360,3 +360,25 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn cost_that_a_request_states_is_held_for_seconds_only() {
+    for stated in [IDLE_LEASE, 3 * IDLE_LEASE, LIMIT / 2, LIMIT] {
+        let mut quota = LeasedQuota::daily();
+        quota.0.request_refill_for(units(stated));
+        let request = quota.lease(stated);
+        assert!(request.wanted >= units(stated), "{request:?}");
+        let window = quota.0.window_id();
+        quota.0.reserve(units(stated));
+        quota.0.settle(window, CLASS, units(stated), units(1));
+        let mut held = units(stated);
+        for _ in 0..16 {
+            quota.advance(1);
+            let request = quota.request_for(window).expect("the current window is always requested");
+            // A ledger grants no less than is held, unless units are returned.
+            held = if request.wanted < request.held { request.wanted } else { held };
+            quota.apply(&request, Lease { held, ..Lease::default() });
+        }
+        assert!(held <= units(1 + 2 * IDLE_LEASE), "{held} held after {stated}");
+    }
+}
