@@ -279,6 +279,8 @@ pub struct RejectedLine<'a> {
     pub status: u16,
     /// Number of response body bytes sent.
     pub bytes: u64,
+    /// Always `rejected`.
+    pub verdict: &'a str,
     /// What is wrong with the request.
     #[serde(borrow)]
     pub problem: Text<'a>,
@@ -287,7 +289,7 @@ pub struct RejectedLine<'a> {
 impl<'a> RejectedLine<'a> {
     /// Parses a line; `None` if it is none of a rejected request.
     pub fn parse(text: &'a [u8]) -> Option<Self> {
-        serde_json::from_slice(text).ok()
+        serde_json::from_slice(text).ok().filter(|line: &Self| line.verdict == "rejected")
     }
 }
 

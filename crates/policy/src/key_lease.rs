@@ -455,17 +455,17 @@ impl KeyLeases {
         for lease in self.tables.iter_mut().flat_map(|table| &mut table.leases) {
             lease.held = lease.used;
         }
-        self.report_of(quota, now, |_| true)
+        let mut calls = self.report_of(quota, now, |_| true);
+        // The ledger waits no more for an instance that ends.
+        if let Some(table) = self.tables.first().filter(|_| calls.is_empty()) {
+            calls.push(self.call(quota, table.window, &[], now));
+        }
+        calls
     }
 
-    fn report_of(&self, quota: &str, now: Timestamp, is_lost: impl Fn(&LeaseTable) -> bool) -> Vec<KeyLeaseCall> {
+    fn call(&self, quota: &str, window: Span, rows: &[KeyLeaseRow], now: Timestamp) -> KeyLeaseCall {
         let (windows, max_keys) = (self.windows, self.max_keys);
-        let row = |lease: &KeyLease| {
-            let held = lease.held.max(lease.used);
-            let acknowledged = Some(lease.acknowledged);
-            KeyLeaseRow { acknowledged, ..lease.row(held, held, held, now) }
-        };
-        let call = |window: Span, rows: &[KeyLeaseRow]| KeyLeaseCall {
+        KeyLeaseCall {
             quota: quota.to_owned(),
             now,
             windows,
@@ -473,18 +473,28 @@ impl KeyLeases {
             leased: Vec::new(),
             max_keys,
             rows: rows.to_vec(),
+        }
+    }
+
+    fn report_of(&self, quota: &str, now: Timestamp, is_lost: impl Fn(&LeaseTable) -> bool) -> Vec<KeyLeaseCall> {
+        let row = |lease: &KeyLease| {
+            let held = lease.held.max(lease.used);
+            let acknowledged = Some(lease.acknowledged);
+            KeyLeaseRow { acknowledged, ..lease.row(held, held, held, now) }
         };
+        let is_known = |row: &KeyLeaseRow| !row.held.is_zero() || row.acknowledged > Some(Units::ZERO);
         let calls = |table: &LeaseTable| {
             let counted = table.leases.iter().filter(|lease| lease.state == KeyState::Counted && !lease.has_ended(now));
-            let rows: Vec<KeyLeaseRow> = counted.map(row).filter(|row| !row.held.is_zero()).collect();
-            rows.chunks(MAX_ROWS).map(|rows| call(table.window, rows)).collect::<Vec<_>>()
+            let rows: Vec<KeyLeaseRow> = counted.map(row).filter(is_known).collect();
+            rows.chunks(MAX_ROWS).map(|rows| self.call(quota, table.window, rows, now)).collect::<Vec<_>>()
         };
         self.tables.iter().filter(|table| is_lost(table)).flat_map(calls).collect()
     }
 
     /// Applies the leases of a call, in the order of its rows. Returns false if a key still lacks units that may come soon.
     pub fn apply(&mut self, call: &KeyLeaseCall, grants: &[KeyGrant]) -> bool {
-        let Some(index) = self.tables.iter().position(|table| table.window == call.window) else { return true };
+        let is_of_call = |table: &LeaseTable| table.window == call.window && self.windows == call.windows;
+        let Some(index) = self.tables.iter().position(is_of_call) else { return true };
         let mut is_satisfied = true;
         for (row, grant) in call.rows.iter().zip(grants) {
             let Some(slot) = self.tables[index].find(row.key) else { continue };
@@ -532,7 +542,12 @@ impl KeyLeases {
 
     /// Moves a key to the span before that of a call, in which its window has begun. Returns its place; `None` without room.
     fn move_earlier(&mut self, index: usize, slot: u32, call: &KeyLeaseCall) -> Option<(usize, u32)> {
-        let lease = self.tables[index].leases[slot as usize].take();
+        let table = &mut self.tables[index];
+        let lease = table.leases[slot as usize].take();
+        // Nothing is left to be said of it here.
+        if std::mem::take(&mut table.leases[slot as usize].is_queued) {
+            table.queue.retain(|queued| *queued != slot);
+        }
         let start = Timestamp(call.window.start.0.saturating_sub(self.windows.spacing()));
         let window = Span { start, end: call.window.start };
         let index = self.tables.iter().position(|table| table.window.start == window.start).unwrap_or_else(|| {
@@ -547,7 +562,10 @@ impl KeyLeases {
         }
         table.use_units(slot, lease.used);
         let moved = &mut table.leases[slot as usize];
-        (moved.limit, moved.lacking) = (lease.limit, lease.lacking);
+        (moved.limit, moved.lacking) = (lease.limit, moved.lacking.max(lease.lacking));
+        if !moved.lacking.is_zero() {
+            table.enqueue(slot);
+        }
         Some((index, slot))
     }
 

@@ -36,7 +36,12 @@ fn hint_for_regex(text: &str) -> Option<String> {
     if !is_anchored && !text.starts_with(".*") && !marks.iter().any(|mark| text.contains(mark)) {
         return None;
     }
-    let literal = text.trim_start_matches('^').trim_end_matches('$').replace(".*", "*").replace("\\.", ".");
+    let mut literal = text.trim_start_matches('^').trim_end_matches('$').replace(".*", "*").replace("\\.", ".");
+    match (text.starts_with('^'), text.ends_with('$')) {
+        (true, false) if !literal.ends_with('*') => literal.push('*'),
+        (false, true) if !literal.starts_with('*') => literal.insert(0, '*'),
+        _ => {}
+    }
     let values: Vec<&str> = literal.split('|').collect();
     let is_plain = |value: &&str| !value.is_empty() && !value.contains(['\\', '[', '(', ')', '+', '?', '{', '^', '$']);
     Some(match values.as_slice() {
@@ -55,7 +60,8 @@ mod tests {
     fn regular_expressions_have_a_hint_and_patterns_have_none() {
         for (text, hint) in [
             ("^2.*$", "write \"2*\""),
-            ("^v2", "write \"v2\""),
+            ("^v2", "write \"v2*\""),
+            ("-beta$", "write \"*-beta\""),
             ("2|3", "write [\"2\", \"3\"]"),
             ("^beta|canary.*$", "write [\"beta\", \"canary*\"]"),
             (".*", "leave it out to match any value"),

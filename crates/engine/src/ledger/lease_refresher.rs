@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tidegate_policy::Timestamp;
 use tidegate_policy::key_lease::KeyLeaseCall;
+use tidegate_policy::key_usage::KeyWindows;
 use tokio::sync::Notify;
 use tracing::{info, warn};
 
@@ -255,7 +256,7 @@ async fn refresh_keys<S: Store>(
     is_tick: bool,
 ) -> Result<bool, StoreError> {
     let calls = engine.key_lease_calls(now, is_tick);
-    let mut is_satisfied = true;
+    let (mut is_satisfied, mut to_report) = (true, Vec::new());
     // A call at a time: units that one returns are not used until its reply.
     for (index, call) in calls.iter().enumerate() {
         let replies = store.lease_keys(KeyOperation::Lease, std::slice::from_ref(call), now).await;
@@ -265,11 +266,16 @@ async fn refresh_keys<S: Store>(
             reply => {
                 engine.requeue_key_leases(call);
                 is_satisfied = false;
-                if reply == Some(&KeyReply::ReportRequested) {
-                    report_keys(store, engine, call, now).await?;
+                let is_first = !to_report.iter().any(|other: &&KeyLeaseCall| other.quota == call.quota);
+                if reply == Some(&KeyReply::ReportRequested) && (is_first || call.windows == KeyWindows::OfQuota) {
+                    to_report.push(call);
                 }
             }
         }
+    }
+    // Afterwards, which may take long: the ledger knows by now that this instance is to report all quotas.
+    for call in to_report {
+        report_keys(store, engine, call, now).await?;
     }
     Ok(is_satisfied)
 }

@@ -99,7 +99,7 @@ pub(in crate::gateway) fn reject_request(
         address: client_address(connection, &settings.rules.trust, &head.fields).client,
         request: RecordedRequest {
             method: &head.method,
-            host: target::host(head),
+            host: without_userinfo(target::host(head)),
             path: head.target.path(),
             query: head.target.query().map(|query| redacted(query, redact)).as_deref(),
             version: head.version,
@@ -116,9 +116,26 @@ pub(in crate::gateway) fn reject_request(
     response
 }
 
+/// Returns a host without a user and a password before it, which no log shall have.
+fn without_userinfo(host: &[u8]) -> &[u8] {
+    host.rsplit(|byte| *byte == b'@').next().unwrap_or_default()
+}
+
 /// Responds to an admitted request instead of the origin.
 pub(in crate::gateway) fn respond_with_problem(journal: Box<Journal>, problem: Problem<'_>) -> Response<ResponseBody> {
     let (response, bytes) = render_problem(&journal, problem);
     journal.finish_local_response(response.status, bytes);
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_of_a_rejected_request_is_logged_without_a_password() {
+        for (host, logged) in [("u:secret@h:80", "h:80"), ("a@b:secret@h", "h"), ("h", "h"), ("", ""), ("@", "")] {
+            assert_eq!(without_userinfo(host.as_bytes()), logged.as_bytes(), "{host}");
+        }
+    }
 }

@@ -13,12 +13,13 @@
 --   KEYS[1]:ID: hash of a window, deleted once it does not count; a field for each key
 --     KEY         HOLDER:held:taken; ...                those of closed incarnations are of the holder '-'; if keys open windows, the
 --                                                       start of that of the key and '|' are before
---     (empty)     1
+--     (empty)     1, or 'shared' once keys have shared budgets
 --
 -- ARGV[1] as JSON: operation ('lease', 'report', 'close'), holder, instance, seq, max_keys, is_last (of a report), the ids window,
 --   earlier (whose usage counts, earliest first) and leased (with leases of the instance), the times counts_from (of the earliest),
 --   starts, ends and counts_until, the length of windows of keys, or 0, and rows of key, acknowledged (the held units of the last reply;
---   -1 without one), and { limit, taken, held, needed, wanted, remaining } (the last one is time, of the window of the key)
+--   -1 without one), { limit, taken, held, needed, wanted, remaining } (the last one is time, of the window of the key), and the key
+--   whose budget it shares if there are too many
 -- Returns a status, then the missing holders, then for each row: held, taken_by_others, forgotten, the units taken in earlier parts and
 --   the number of parts to expire or the remaining time and 1 if the window began in the earlier span; or 'shared'; or 'ended'.
 local key, request = KEYS[1], cjson.decode(ARGV[1])
@@ -78,15 +79,15 @@ if request.seq <= own.seq then
   return { 'stale', '' }
 end
 
-local names = {}
+local names, shared_names = {}, {}
 for i, row in ipairs(rows) do
-  names[i] = row[1]
+  names[i], shared_names[i] = row[1], row[4]
 end
 
--- Returns for each row the leases of its key in a window, and the start of the window of the key.
-local function read_window(hash)
-  local values, entries = #rows > 0 and redis.call('HMGET', hash, unpack(names)) or {}, {}
-  for i = 1, #rows do
+-- Returns for each of `keys` its leases in a window, and the start of the window of the key.
+local function read_window(hash, keys)
+  local values, entries = #keys > 0 and redis.call('HMGET', hash, unpack(keys)) or {}, {}
+  for i = 1, #keys do
     if values[i] then
       entries[i] = { hash = hash, start = tonumber(string.match(values[i], '^(%d+)|')), leases = {} }
       for holder, held, taken in string.gmatch(values[i], '([^:;|]+):(%d+):(%d+)') do
@@ -102,9 +103,17 @@ local function has_ended(entry)
   return entry.start ~= nil and entry.start + request.length <= now
 end
 
-local entries, earlier = read_window(window_key), {}
+local entries, earlier = read_window(window_key, names), {}
 for k, id in ipairs(request.earlier) do
-  earlier[k] = read_window(key .. ':' .. id)
+  earlier[k] = read_window(key .. ':' .. id, names)
+end
+-- Windows in which keys share budgets, the current one last, and what they have used there.
+local shared = {}
+for k = 1, #request.earlier + 1 do
+  local hash = k > #request.earlier and window_key or key .. ':' .. request.earlier[k]
+  if #rows > 0 and redis.call('HGET', hash, '') == 'shared' then
+    shared[#shared + 1] = read_window(hash, shared_names)
+  end
 end
 local is_lost = false
 for i, row in ipairs(rows) do
@@ -208,6 +217,19 @@ local function count_before(i)
   return held_before, taken_before, by_part
 end
 
+-- Returns what the budget has used that a key may have shared before, with others: as much counts as used by the key.
+local function count_shared(i)
+  local held = 0
+  for _, window in ipairs(shared) do
+    if window[i] and not has_ended(window[i]) then
+      for _, lease in pairs(window[i].leases) do
+        held = held + lease.held
+      end
+    end
+  end
+  return held
+end
+
 -- Returns the number of parts that must expire until `units` come back, and any.
 local function count_expiring(by_part, units)
   local freed = 0
@@ -221,7 +243,7 @@ local function count_expiring(by_part, units)
 end
 
 local reply = { '', table.concat(missing, ',') }
-local changed, deleted = { [window_key] = {} }, { [window_key] = {} }
+local changed, deleted, has_shared = { [window_key] = {} }, { [window_key] = {} }, {}
 for i, row in ipairs(rows) do
   local name, is_known = row[1], row[2] >= 0
   local limit, taken, held, needed, wanted, remaining = unpack(row[3])
@@ -245,12 +267,17 @@ for i, row in ipairs(rows) do
     local leases, forgotten = entry.leases, 0
     local own_lease = leases[own_holder]
     if not is_known and own_lease then
-      -- The instance has forgotten the key, and what it held may be used.
-      forgotten = own_lease.held
+      -- The instance has forgotten the key, of which it had reported all, or has not received the reply to its first call.
+      forgotten = own_lease.taken
       taken, held, needed, wanted = taken + forgotten, held + forgotten, needed + forgotten, wanted + forgotten
     end
     -- Nobody knows whether what a killed incarnation held was used, and nobody returns it.
     local closed = leases['-'] or { held = 0, taken = 0 }
+    local is_shared_budget = string.sub(name, 1, 1) == SHARED_PREFIX
+    if is_new and not is_shared_budget and operation == 'lease' then
+      local units = count_shared(i)
+      closed = { held = closed.held + units, taken = closed.taken + units }
+    end
     for holder, lease in pairs(leases) do
       local incarnation = incarnations[holder]
       if incarnation and is_replaced(incarnation) then
@@ -287,6 +314,7 @@ for i, row in ipairs(rows) do
         parts[#parts + 1] = holder .. ':' .. int(lease.held) .. ':' .. int(lease.taken)
       end
     end
+    has_shared[entry.hash] = has_shared[entry.hash] or is_shared_budget
     changed[entry.hash], deleted[entry.hash] = changed[entry.hash] or {}, deleted[entry.hash] or {}
     if #parts > 0 then
       local start = ''
@@ -324,9 +352,12 @@ for hash, fields in pairs(deleted) do
 end
 for hash, fields in pairs(changed) do
   if #fields > 0 then
-    -- The window exists while no key has units, too.
-    fields[#fields + 1], fields[#fields + 2] = '', '1'
     redis.call('HSET', hash, unpack(fields))
+    -- The window exists while no key has units, too.
+    redis.call('HSETNX', hash, '', '1')
+    if has_shared[hash] then
+      redis.call('HSET', hash, '', 'shared')
+    end
     if hash == window_key then
       redis.call('PEXPIREAT', hash, int(math.floor(request.counts_until / 1000) + 60000))
     end

@@ -10,7 +10,8 @@ use redis::Value;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use tidegate_policy::key_lease::{Beyond, KeyGrant, KeyLeaseCall, KeyLeaseRow};
+use tidegate_policy::identity::ClientKey;
+use tidegate_policy::key_lease::{Beyond, KeyGrant, KeyLeaseCall, KeyLeaseRow, shared_key};
 use tidegate_policy::key_usage::KeyWindows;
 use tidegate_policy::{Timestamp, Units};
 use tracing::{info, warn};
@@ -50,8 +51,8 @@ struct ScriptCall<'a> {
     max_keys: usize,
     is_last: bool,
     /// Key, acknowledged units (-1 without a reply), limit, taken, held, needed and wanted units, and the remaining time of the window of
-    /// the key.
-    rows: Vec<(String, i64, [u64; 6])>,
+    /// the key, and the key whose budget it shares if there are too many.
+    rows: Vec<(String, i64, [u64; 6], String)>,
 }
 
 impl SharedBudgets {
@@ -103,7 +104,9 @@ impl SharedBudgets {
             let units = [row.limit, row.taken, row.held, row.needed, row.wanted].map(Units::milli);
             let [limit, taken, held, needed, wanted] = units;
             let remaining = u64::try_from(row.remaining.as_micros()).unwrap_or(u64::MAX);
-            (format!("{:016x}", row.key.to_u64()), acknowledged, [limit, taken, held, needed, wanted, remaining])
+            let name = |key: ClientKey| format!("{:016x}", key.to_u64());
+            let units = [limit, taken, held, needed, wanted, remaining];
+            (name(row.key), acknowledged, units, name(shared_key(row.key)))
         };
         let (windows, window) = (call.windows, call.window);
         let id = |start: u64| window_id(windows, start);

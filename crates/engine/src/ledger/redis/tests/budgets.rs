@@ -8,7 +8,8 @@ use tidegate_policy::key_usage::KeyWindows;
 
 const LIMIT: u64 = 60;
 const LENGTH: Duration = Duration::from_secs(120);
-const MAX_KEYS: usize = 100;
+/// Number of keys that are counted apart, more than there are.
+const MANY: usize = 100;
 
 /// A fixed window is long enough for all steps.
 const OF_QUOTA: Span = Span { start: Timestamp::from_seconds(START), end: Timestamp::from_seconds(START + 100_000) };
@@ -45,6 +46,7 @@ struct Instance {
 struct Fleet {
     fixture: Rc<RedisFixture>,
     windows: KeyWindows,
+    max_keys: usize,
     instances: Vec<Instance>,
     runs: u64,
     admitted: Vec<Admitted>,
@@ -91,8 +93,18 @@ enum Step {
 
 impl Fleet {
     fn new(fixture: &Rc<RedisFixture>, windows: KeyWindows) -> Self {
-        let mut fleet =
-            Self { fixture: Rc::clone(fixture), windows, instances: Vec::new(), runs: 0, admitted: Vec::new() };
+        Self::with_max_keys(fixture, windows, MANY)
+    }
+
+    fn with_max_keys(fixture: &Rc<RedisFixture>, windows: KeyWindows, max_keys: usize) -> Self {
+        let mut fleet = Self {
+            fixture: Rc::clone(fixture),
+            windows,
+            max_keys,
+            instances: Vec::new(),
+            runs: 0,
+            admitted: Vec::new(),
+        };
         for number in 0..3 {
             let instance = fleet.start(number);
             fleet.instances.push(instance);
@@ -117,7 +129,7 @@ impl Fleet {
         }
         store.budgets.client.script =
             script.replace("redis.call('TIME')", &clock).replace("redis.call('INFO', 'server')", &run);
-        Instance { leases: KeyLeases::new(self.windows, MAX_KEYS), store }
+        Instance { leases: KeyLeases::new(self.windows, self.max_keys), store }
     }
 
     fn window(&self) -> Span {
@@ -272,7 +284,7 @@ impl Fleet {
     }
 }
 
-fn step(loses_data: bool) -> impl Strategy<Value = Step> {
+fn step(loses_data: bool, keys: u64) -> impl Strategy<Value = Step> {
     let run = prop_oneof![4 => 0_u64..4, 1 => 0_u64..150].prop_map(|seconds| Step::Run { seconds });
     let advance =
         prop_oneof![4 => 0_u64..4000, 1 => 0_u64..150_000].prop_map(|milliseconds| Step::Advance { milliseconds });
@@ -281,9 +293,9 @@ fn step(loses_data: bool) -> impl Strategy<Value = Step> {
     let (time, loss) =
         if loses_data { (run.boxed(), Just(Step::Wipe).boxed()) } else { (advance.boxed(), end.boxed()) };
     prop_oneof![
-        15 => (0_usize..3, 0_u64..2, 1_u64..30)
+        15 => (0_usize..3, 0_u64..keys, 1_u64..30)
             .prop_map(|(instance, key, cost)| Step::Request { instance, key, cost }),
-        15 => (0_usize..3, 0_u64..2, 1_u64..30)
+        15 => (0_usize..3, 0_u64..keys, 1_u64..30)
             .prop_map(|(instance, key, cost)| Step::RequestWithLease { instance, key, cost }),
         10 => (0_u64..=4).prop_map(|quarters| Step::Settle { quarters }),
         25 => (0_usize..3, any::<bool>()).prop_map(|(instance, is_tick)| Step::Exchange { instance, is_tick }),
@@ -302,12 +314,13 @@ fn run_steps(
     port: u16,
     windows: KeyWindows,
     loses_data: bool,
+    max_keys: usize,
     first_name: u64,
     config: &ProptestConfig,
     change: (&'static str, &'static str),
 ) -> Result<(), String> {
     let names = std::cell::Cell::new(first_name);
-    let steps = proptest::collection::vec(step(loses_data), 1..150);
+    let steps = proptest::collection::vec(step(loses_data, if max_keys == MANY { 2 } else { 6 }), 1..150);
     let config = ProptestConfig { failure_persistence: None, ..config.clone() };
     let mut runner = match change.0 {
         "" => TestRunner::new(config),
@@ -316,7 +329,8 @@ fn run_steps(
     };
     let outcome = runner.run(&steps, |steps| {
         names.set(names.get() + 1);
-        let mut fleet = Fleet::new(&RedisFixture::with_script_change(port, names.get(), change), windows);
+        let mut fleet =
+            Fleet::with_max_keys(&RedisFixture::with_script_change(port, names.get(), change), windows, max_keys);
         for step in &steps {
             fleet.apply(step);
             fleet.check_limit().map_err(|message| TestCaseError::fail(format!("after {step:?}: {message}")))?;
@@ -332,13 +346,13 @@ fn run_steps(
 fn no_key_gets_more_than_its_limit_in_any_window_from_all_instances() {
     let redis = real::RedisServer::start(&[]);
     let cases = std::env::var("TIDEGATE_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(30);
-    for (index, windows) in all_windows().into_iter().enumerate() {
-        for loses_data in [false, true] {
-            let first_name = 1_000_000 * (2 * index as u64 + u64::from(loses_data));
-            let config = ProptestConfig { cases, ..Default::default() };
-            run_steps(redis.port, windows, loses_data, first_name, &config, ("", ""))
-                .unwrap_or_else(|failure| panic!("{windows:?}: {failure}"));
-        }
+    let [of_quota, sliding, _] = all_windows();
+    let usual = all_windows().into_iter().flat_map(|windows| [(windows, false, MANY), (windows, true, MANY)]);
+    let flooded = [(of_quota, false, 2), (sliding, false, 2)];
+    for (first_name, (windows, loses_data, max_keys)) in (1..).map(|row| 1_000_000 * row).zip(usual.chain(flooded)) {
+        let config = ProptestConfig { cases, ..Default::default() };
+        run_steps(redis.port, windows, loses_data, max_keys, first_name, &config, ("", ""))
+            .unwrap_or_else(|failure| panic!("{windows:?}, {max_keys} keys: {failure}"));
     }
 }
 
@@ -347,16 +361,22 @@ fn no_key_gets_more_than_its_limit_in_any_window_from_all_instances() {
 fn every_rule_of_windows_of_keys_is_necessary() {
     let [_, sliding, first_use] = all_windows();
     let rules = [
-        (sliding, false, ("held_by_others + held_before - limit", "held_by_others - limit")),
-        (sliding, true, ("request.counts_from <= quota.recovery_start", "request.starts <= quota.recovery_start")),
-        (first_use, false, ("before and not has_ended(before)", "false")),
-        (first_use, true, ("operation == 'report' and remaining > 0", "false")),
+        (sliding, false, 2, ("closed.held + units", "closed.held")),
+        (sliding, false, MANY, ("held_by_others + held_before - limit", "held_by_others - limit")),
+        (
+            sliding,
+            true,
+            MANY,
+            ("request.counts_from <= quota.recovery_start", "request.starts <= quota.recovery_start"),
+        ),
+        (first_use, false, MANY, ("before and not has_ended(before)", "false")),
+        (first_use, true, MANY, ("operation == 'report' and remaining > 0", "false")),
     ];
     let redis = real::RedisServer::start(&[]);
-    for (first_name, (windows, loses_data, change)) in (1..).map(|rule| 1_000_000 * rule).zip(rules) {
+    for (first_name, (windows, loses_data, max_keys, change)) in (1..).map(|rule| 1_000_000 * rule).zip(rules) {
         assert!(include_str!("../budgets.lua").contains(change.0), "{change:?}");
         let config = ProptestConfig { cases: 300, max_shrink_iters: 0, ..Default::default() };
-        let outcome = run_steps(redis.port, windows, loses_data, first_name, &config, change);
+        let outcome = run_steps(redis.port, windows, loses_data, max_keys, first_name, &config, change);
         assert!(outcome.is_err(), "no scenario needs {change:?}");
     }
 }
@@ -437,5 +457,47 @@ fn replaced_windows_give_no_units_twice() {
         fleet.instances[0].leases.settle(fleet.admitted[0].window, key(1), units(1), units(3));
         fleet.exchange(0, true);
         assert_eq!(fleet.spend(1, 1, 1), LIMIT - 42, "{before:?} {after:?}");
+    }
+}
+
+#[test]
+fn lost_replies_and_moves_to_the_span_before_leak_nothing() {
+    let redis = real::RedisServer::start(&[]);
+    for (name, windows) in (1..).zip(all_windows()) {
+        let mut fleet = Fleet::new(&RedisFixture::new(redis.port, name), windows);
+        for _ in 0..4 {
+            assert!(!fleet.request(0, 1, 5), "{windows:?}: no lease");
+            fleet.apply(&Step::LoseReply { instance: 0 });
+        }
+        assert_eq!(fleet.spend(0, 1, 5), LIMIT / 5, "{windows:?}");
+        // A window that another instance has opened in the span before.
+        assert!(fleet.request_with_lease(0, 2, 1));
+        fleet.advance(LENGTH - MILLISECOND);
+        assert!(!fleet.request(1, 2, 1));
+        let calls = fleet.calls(1, false);
+        assert!(!fleet.request(1, 2, 1), "requested once more meanwhile");
+        for call in calls {
+            let reply = fleet.call(1, KeyOperation::Lease, &call);
+            let KeyReply::Granted(grants) = reply else { panic!("{reply:?}") };
+            fleet.instances[1].leases.apply(&call, &grants);
+        }
+        assert_eq!(fleet.spend(1, 2, 1), LIMIT - 1, "{windows:?}");
+    }
+}
+
+/// Keys that share a budget and are counted apart afterwards have no second one.
+#[test]
+fn flood_gives_no_key_a_second_budget() {
+    let redis = real::RedisServer::start(&[]);
+    for (name, windows) in (1..).zip(all_windows()) {
+        let mut fleet = Fleet::with_max_keys(&RedisFixture::new(redis.port, name), windows, 2);
+        fleet.advance(LENGTH / 12 * 11);
+        (10..15).for_each(|made_up| _ = fleet.request_with_lease(0, made_up, 1));
+        let shared = fleet.spend(1, 1, 1);
+        assert!(shared > LIMIT / 2 && shared <= LIMIT, "{windows:?}: {shared}");
+        fleet.advance(LENGTH / 6);
+        (0..3).for_each(|instance| fleet.exchange(instance, true));
+        let later: u64 = (0..3).map(|instance| fleet.spend(instance, 1, 1)).sum();
+        assert!(shared + later <= LIMIT, "{windows:?}: {shared} and {later}");
     }
 }
