@@ -396,15 +396,16 @@ fn check_client_shares(
 }
 
 /// Checks all quotas; every one must admit the request. Each quota counts the request, whatever the others decide; the
-/// refusal with the longest wait is returned. Tier and plan are checked before the remaining units, so that a class
-/// keeps its share up to the last unit. The plan counts only requests that the tier admits.
+/// refusal with the longest wait is returned. A missing lease refuses only what no rule refuses. Tier and plan are checked
+/// before the remaining units, so that a class keeps its share up to the last unit. The plan counts only requests that the
+/// tier admits.
 fn check_quotas(
     request: &DecisionRequest<'_>,
     snapshots: &mut [QuotaSnapshot<'_>],
     now: Timestamp,
     observer: &mut impl CheckObserver,
 ) -> Result<Option<Reason>, Refusal> {
-    let mut refusal: Option<Refusal> = None;
+    let (mut refusal, mut missing_lease): (Option<Refusal>, Option<Refusal>) = (None, None);
     let mut shadow = None;
     for (index, snapshot) in snapshots.iter_mut().enumerate() {
         let quota = snapshot.quota;
@@ -429,14 +430,15 @@ fn check_quotas(
                 shadow = shadow.or(Some(reason));
                 continue;
             }
-            let merged = refusal.get_or_insert(Refusal { reason, quotas: RefusedQuotas::NONE, wait });
+            let of_kind = if reason == Reason::Ledger { &mut missing_lease } else { &mut refusal };
+            let merged = of_kind.get_or_insert(Refusal { reason, quotas: RefusedQuotas::NONE, wait });
             merged.quotas.insert(index);
             if wait > merged.wait {
                 (merged.reason, merged.wait) = (reason, wait);
             }
         }
     }
-    refusal.map_or(Ok(shadow), Err)
+    refusal.or(missing_lease).map_or(Ok(shadow), Err)
 }
 
 /// Counts the request in the shed share of the class's current tier; refuses it if it is due.

@@ -98,7 +98,14 @@ impl DecisionFixture {
 
     fn decide_with(&mut self, observer: &mut impl CheckObserver) -> Verdict {
         let request = self.request();
-        let mut snapshots = [QuotaSnapshot {
+        let mut snapshots = [self.snapshot()];
+        let verdict = decide_observed(&request, self.bucket_state, &mut snapshots, self.now, observer);
+        self.shedding = snapshots[0].shedding;
+        verdict
+    }
+
+    fn snapshot(&self) -> QuotaSnapshot<'_> {
+        QuotaSnapshot {
             id: QuotaId(0),
             quota: &self.quota,
             cost: Units::from_whole(self.cost),
@@ -112,10 +119,7 @@ impl DecisionFixture {
             plan: self.plan,
             guard_state: self.guard_state,
             guard_admitted: false,
-        }];
-        let verdict = decide_observed(&request, self.bucket_state, &mut snapshots, self.now, observer);
-        self.shedding = snapshots[0].shedding;
-        verdict
+        }
     }
 
     fn refusal_reason(&mut self) -> Option<Reason> {
@@ -233,6 +237,20 @@ fn exhausted_lease_is_not_an_exhausted_quota() {
     fixture.quota.enforce = false;
     fixture.taken = 500;
     assert_eq!(fixture.shadow_reason(), None, "a quota in shadow mode does not wait for leases");
+}
+
+#[test]
+fn a_quota_that_only_lacks_a_lease_is_not_blamed_for_what_another_refuses() {
+    let spent = DecisionFixture { taken: 1000, ..DecisionFixture::new() };
+    let short = DecisionFixture { leased: 0, ..DecisionFixture::new() };
+    let soon = NOON + Duration::from_millis(1);
+    for (resets_at, spent_at) in [(MIDNIGHT, 0), (MIDNIGHT, 1), (soon, 0), (soon, 1)] {
+        let mut snapshots = [short.snapshot(), short.snapshot()];
+        snapshots[spent_at] = QuotaSnapshot { resets_at, ..spent.snapshot() };
+        let verdict = decide(&spent.request(), BucketState::default(), &mut snapshots, NOON);
+        let (quotas, wait) = (RefusedQuotas::from_indexes([spent_at]), resets_at.saturating_duration_since(NOON));
+        assert_eq!(verdict, Verdict::Refuse(Refusal { reason: Reason::Quota, quotas, wait }), "quota {spent_at}");
+    }
 }
 
 #[test]
