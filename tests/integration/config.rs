@@ -6,8 +6,9 @@ use crate::support::tls::Certificates;
 use std::path::Path;
 use std::sync::Arc;
 use tidegate_config as config;
-use tidegate_config::settings::Sessions;
+use tidegate_config::settings::{RateLimitDraft, Sessions};
 use tidegate_crawlers::verify::OperatorTable;
+use tidegate_policy::budget::BudgetKey;
 
 fn settings(file: &Path) -> config::Settings {
     let operators = OperatorTable::builtin();
@@ -67,16 +68,27 @@ fn contract_of_the_first_policy_loads() {
 #[test]
 fn contract_of_several_origins_loads() {
     let Some(shared) = crate::support::shared_data() else { return };
-    let text = std::fs::read_to_string(shared.join("contract/door.yaml")).expect("contract exists");
-    // The form of rate limit fields is not a matter of origins.
-    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("headers:")).collect();
-    let loaded = config::load(Path::new("door.yaml"), &lines.join("\n"), &[], &[], &OperatorTable::builtin_names());
-    let settings = loaded.unwrap_or_else(|errors| panic!("{errors}"));
+    let settings = settings(&shared.join("contract/door.yaml"));
     assert_eq!(
         settings.origin_urls(),
         "shop (http://127.0.0.1:3000), api (http://127.0.0.1:3001, http://127.0.0.1:3002)"
     );
+    assert_eq!(settings.headers.ratelimit, RateLimitDraft::Draft12);
     assert!(settings.warnings.is_empty(), "{:?}", settings.warnings);
+}
+
+#[test]
+fn contract_of_costs_in_bodies_and_budgets_loads() {
+    let Some(shared) = crate::support::shared_data() else { return };
+    let file = shared.join("contract/meter.yaml");
+    let outcome = run(&["check", &file.display().to_string()], b"");
+    assert_eq!(outcome.code, 0, "{}{}", outcome.output, outcome.errors);
+    let rules = settings(&file).rules;
+    assert_eq!((rules.quotas.len(), rules.classes.len(), rules.routes.len()), (3, 3, 3));
+    let budget = rules.quotas[2].budget.as_ref().expect("a budget for each key");
+    let mut limits: Vec<u64> = budget.class_limits.values().map(|limit| limit.floor()).collect();
+    limits.sort_unstable();
+    assert_eq!((budget.per, limits, budget.max_keys), (BudgetKey::Customer, vec![10_000, 500_000], 100_000));
 }
 
 #[test]
