@@ -11,6 +11,7 @@ use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use parking_lot::Mutex;
 use prost::Message;
 use std::sync::Arc;
+use std::time::Duration;
 
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const TRACE_ID: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -112,6 +113,33 @@ fn refusals_are_exported_and_name_their_trace() {
     let ids: Vec<_> =
         gateway.read_log().iter().map(|line| line["trace_id"].as_str().expect("an id").to_owned()).collect();
     assert_eq!(ids, [begun[3..35].to_owned(), hexadecimal(&spans[0].trace_id)]);
+}
+
+#[test]
+fn slow_requests_are_exported() {
+    let (release, released) = signal();
+    let (arrival, arrived) = signal();
+    let origin = Origin::with_script(move |_, connection| {
+        arrival.notify();
+        released.wait();
+        connection.reply("200 OK", "", b"page");
+    });
+    let collector = Collector::accepting();
+    let rules = format!("classes: []\n{}", collector.yaml(", sample: 0%, slow: 2s"));
+    let gateway = TestGateway::with_rules(origin.address(), &rules);
+    let mut client = gateway.connect();
+    for (target, duration) in [("/fast", Duration::from_millis(1999)), ("/slow", Duration::from_secs(2))] {
+        client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        arrived.wait();
+        gateway.clock.advance(duration);
+        release.notify();
+        assert_eq!(client.read_response().status, 200);
+    }
+    drop(client);
+    gateway.shut_down();
+    let spans = collector.spans.lock();
+    let of_gateway = spans.iter().filter(|span| span.kind() == SpanKind::Server);
+    assert_eq!(of_gateway.map(|span| text(span, "url.path")).collect::<Vec<_>>(), ["/slow"], "{spans:?}");
 }
 
 #[test]
