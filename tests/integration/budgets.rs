@@ -92,6 +92,28 @@ fn headers_show_a_customer_the_limit_of_its_key() {
 }
 
 #[test]
+fn headers_show_the_limit_of_a_customer_that_has_used_more() {
+    let origin = Origin::with_script(|request, connection| {
+        connection.read_body(request);
+        connection.reply("200 OK", "X-Units: 7\r\n", b"");
+    });
+    let rules = format!(
+        "api_keys: [{{ name: acme, class: pro, sha256: {ACME_HASH}, limits: {{ customer: 5 }} }}]\n\
+         quotas: {{ customer: {{ per: api_key, limit: 10, window: {{ fixed: 1h }}, cost_header: x-units }} }}\n\
+         classes: [{{ name: pro, when: {{ api_key: own }} }}, {{ name: other }}]\nheaders: {{ legacy: [github] }}\n\
+         routes: [{{ match: /**, cost: {{ customer: 1 }} }}]\n"
+    );
+    let gateway = TestGateway::with_rules(origin.address(), &rules);
+    for (status, remaining) in [(200, 4), (429, 0)] {
+        let response = get(&gateway, ACME);
+        assert_eq!(response.status, status);
+        assert_eq!(response.field("ratelimit-policy"), "\"customer\";q=5;w=3600");
+        assert_eq!(response.field("x-ratelimit-limit"), "5");
+        assert!(response.field("ratelimit").starts_with(&format!("\"customer\";r={remaining};")));
+    }
+}
+
+#[test]
 fn administrator_sees_the_usage_of_each_customer() {
     let origin = Origin::plain();
     let gateway = TestGateway::with_rules(origin.address(), &rules());

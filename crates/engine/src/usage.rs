@@ -14,6 +14,8 @@ pub struct QuotaUsage {
     pub cost: Units,
     /// Settled plus reserved units, including this request's cost if it was admitted.
     pub used: Units,
+    /// Limit of the quota, in units; of a budget, that of the key that pays.
+    pub limit: Units,
     /// Units left for the client's class.
     pub remaining: Units,
     /// Units left of the client's share; `None` without a limit per client.
@@ -62,18 +64,13 @@ impl BucketUsage {
 }
 
 impl QuotaUsage {
-    /// Returns the limit of the budget that paid; what it has used if that is more.
-    pub fn limit_of_budget(&self) -> Units {
-        self.used.saturating_add(self.remaining)
-    }
-
     /// Creates the usage of a quota of which `used` is taken, with window and sequence number 0. In shadow mode, tiers
     /// do not limit the remaining units of the class.
     pub fn new(request: &DecisionRequest<'_>, snapshot: &QuotaSnapshot<'_>, used: Units) -> Self {
-        let ceiling = match (&snapshot.quota.budget, request.class_rules.enforce) {
-            (Some(_), _) => snapshot.limit,
-            (None, true) => snapshot.quota.shutoff_level(request.class),
-            (None, false) => snapshot.quota.limit,
+        let limit = if snapshot.quota.budget.is_some() { snapshot.limit } else { snapshot.quota.limit };
+        let ceiling = match snapshot.quota.budget.is_none() && request.class_rules.enforce {
+            true => snapshot.quota.shutoff_level(request.class),
+            false => limit,
         };
         let own_cost = used.saturating_sub(snapshot.taken);
         let client_used = snapshot.client_used.map(|used| used.saturating_add(own_cost));
@@ -82,6 +79,7 @@ impl QuotaUsage {
             quota: snapshot.id,
             cost: snapshot.cost,
             used,
+            limit,
             remaining: ceiling.min(snapshot.limit).saturating_sub(used),
             client_remaining: client_limit.zip(client_used).map(|(limit, used)| limit.saturating_sub(used)),
             tier: snapshot.shedding.tier,

@@ -105,11 +105,7 @@ fn quota<'a>(
     now: Timestamp,
 ) -> MostRestrictive<'a> {
     let quota = &rules[usage.quota];
-    // Of a budget, the limit is that of its key.
-    let limit = match quota.budget {
-        Some(_) => usage.limit_of_budget().floor(),
-        None => quota.limit.floor(),
-    };
+    let limit = usage.limit.floor();
     let refusal = snapshot.refusal.filter(|refusal| refusal.quotas.contains(index));
     MostRestrictive {
         name: &quota.name,

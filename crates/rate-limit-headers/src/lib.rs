@@ -95,10 +95,7 @@ impl RateLimitHeaders {
         }
         let limit = |id: QuotaId| {
             let usage = snapshot.usages.iter().find(|usage| usage.quota == id);
-            match usage.filter(|_| rules[id].budget.is_some()) {
-                Some(usage) => usage.limit_of_budget(),
-                None => limit_of_class(snapshot.class, &rules[id]),
-            }
+            usage.map_or_else(|| limit_of_class(snapshot.class, &rules[id]), |usage| usage.limit)
         };
         if let Some(policy) = policies(&rules[snapshot.class], route, rules, limit) {
             self.write_all(&policy, rules, snapshot, now, status, fields);

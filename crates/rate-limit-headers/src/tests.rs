@@ -26,6 +26,7 @@ fn fields(draft: RateLimitDraft, key: KeySource, status: u16, refusal: Option<&R
         quota: QuotaId(0),
         cost: Units::from_whole(1),
         used: Units::from_whole(600),
+        limit: Units::from_whole(1000),
         remaining: Units::from_whole(400),
         tier: 0,
         guard_admitted: false,

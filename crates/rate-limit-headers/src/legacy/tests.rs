@@ -120,6 +120,7 @@ fn legacy_fields(
             quota: QuotaId(0),
             cost: Units::from_whole(cost),
             used: Units::from_whole(1000 - left),
+            limit: Units::from_whole(1000),
             remaining: Units::from_whole(left),
             tier: 0,
             guard_admitted: false,

@@ -456,6 +456,7 @@ mod tests {
                 quota: tidegate_policy::QuotaId(0),
                 cost: Units::from_whole(1),
                 used: Units::ZERO,
+                limit: Units::from_whole(10),
                 remaining: Units::ZERO,
                 client_remaining: None,
                 tier: 1,
