@@ -307,27 +307,31 @@ fn a_customer_reads_its_own_usage_and_nobody_reads_that_of_others() {
 }
 
 #[test]
-fn customers_are_named_by_a_header_where_the_application_checks_it() {
+fn customers_are_named_by_a_header_or_a_cookie_where_the_application_checks_it() {
     let origin = Origin::plain();
-    let rules = "
-clients: { address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8] }
-limits: { max_credentials_per_address: 4 }
-quotas: { customer: { per: { header: X-Customer }, limit: 3, window: { fixed: 1h }, max_keys: 50 } }
-routes: [{ match: /**, cost: { customer: 1 } }]
-";
-    let mut gateway = TestGateway::with_rules(origin.address(), &format!("ledger: file\n{rules}"));
-    let admitted = |gateway: &TestGateway, client: &str, customer: &str, count: usize| {
-        let fields = format!("X-Forwarded-For: {client}\r\nX-Customer: {customer}\r\n");
-        (0..count).filter(|_| gateway.connect().get("/", &fields).status == 200).count()
-    };
-    assert_eq!(admitted(&gateway, "192.0.2.1", "a", 2), 2);
-    gateway.restart();
-    assert_eq!(admitted(&gateway, "198.51.100.7", "a", 5), 1, "the same customer from elsewhere, after a restart");
-    // Made-up customers of one address: four have budgets, all others share that of the address.
-    let made_up = (0..200).filter(|number| admitted(&gateway, "203.0.113.9", &format!("made-up-{number}"), 1) == 1);
-    assert_eq!(made_up.count(), 4 + 3);
-    assert_eq!(admitted(&gateway, "192.0.2.1", "b", 5), 3, "others have their budgets");
-    assert_eq!(admitted(&gateway, "192.0.2.1", "a", 1), 0, "and nobody gets a spent one back");
+    for (per, field) in [("{ header: X-Customer }", "X-Customer: "), ("{ cookie: customer }", "Cookie: a=b; customer=")]
+    {
+        let rules = format!(
+            "clients: {{ address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8] }}\n\
+             limits: {{ max_credentials_per_address: 4 }}\n\
+             quotas: {{ customer: {{ per: {per}, limit: 3, window: {{ fixed: 1h }}, max_keys: 50 }} }}\n\
+             routes: [{{ match: /**, cost: {{ customer: 1 }} }}]\n"
+        );
+        let mut gateway = TestGateway::with_rules(origin.address(), &format!("ledger: file\n{rules}"));
+        let admitted = |gateway: &TestGateway, client: &str, customer: &str, count: usize| {
+            let fields = format!("X-Forwarded-For: {client}\r\n{field}{customer}\r\n");
+            (0..count).filter(|_| gateway.connect().get("/", &fields).status == 200).count()
+        };
+        assert_eq!(admitted(&gateway, "192.0.2.1", "a", 2), 2, "{per}");
+        gateway.restart();
+        let elsewhere = admitted(&gateway, "198.51.100.7", "a", 5);
+        assert_eq!(elsewhere, 1, "{per}: the same customer from elsewhere, after a restart");
+        // Made-up customers of one address: four have budgets, all others share that of the address.
+        let made_up = (0..200).filter(|number| admitted(&gateway, "203.0.113.9", &format!("made-up-{number}"), 1) == 1);
+        assert_eq!(made_up.count(), 4 + 3, "{per}");
+        assert_eq!(admitted(&gateway, "192.0.2.1", "b", 5), 3, "{per}: others have their budgets");
+        assert_eq!(admitted(&gateway, "192.0.2.1", "a", 1), 0, "{per}: and nobody gets a spent one back");
+    }
 }
 
 #[test]
