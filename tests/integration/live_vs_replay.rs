@@ -78,6 +78,39 @@ fn replay_reserves_what_bodies_stated() {
 }
 
 #[test]
+fn replay_charges_budgets_of_keys_what_bodies_reported() {
+    const REQUESTS: usize = 300;
+    let origin = Origin::with_script(|request, connection| {
+        let units = request.target.len();
+        let body = format!("{{\"usage\":{{\"total_tokens\":{units}}}}}");
+        connection.reply("200 OK", "Content-Type: application/json\r\n", body.as_bytes());
+    });
+    // The keys are `test` and `trial`; addresses without one pay, too.
+    let rules = "
+workers: 1
+api_keys:
+  - { name: acme, class: pro, sha256: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08 }
+  - { name: trial, class: free, sha256: 79891e980747ffbd21e690297394efe764fa56d7e37750f800879fbb2d34571a, limits: { customer: 300 } }
+quotas:
+  customer:
+    { per: api_key, limit: 100, limits: { pro: 600 }, window: { fixed: 1h }, cost_json: usage.total_tokens }
+classes: [{ name: pro, when: { api_key: own } }, { name: free, when: { api_key: own } }, { name: other }]
+routes: [{ match: /**, cost: { customer: 5 } }]
+";
+    let gateway = TestGateway::with_rules(origin.address(), rules);
+    let keys = ["Authorization: Bearer test\r\n", "X-Api-Key: trial\r\n", ""];
+    let mut refused = [0; 3];
+    for number in 0..REQUESTS {
+        let key = number % keys.len();
+        let target = format!("/{}", "x".repeat(number * number % 37));
+        refused[key] += usize::from(gateway.connect().get(&target, keys[key]).status == 429);
+        gateway.clock.advance(Duration::from_secs(20));
+    }
+    assert!(0 < refused[0] && refused[0] < refused[1] && refused[1] < refused[2] && refused[2] < 100, "{refused:?}");
+    assert_replay_matches_uncorrected(gateway, REQUESTS as u64);
+}
+
+#[test]
 fn replay_finds_the_routes_of_bodies() {
     let origin = Origin::with_script(|request, connection| {
         connection.read_body(request);
