@@ -70,6 +70,31 @@ fn page_shows_what_the_windows_keep_of_the_promise() {
 }
 
 #[test]
+fn budget_shows_the_keys_that_have_used_most() {
+    let origin = Origin::plain();
+    // The key of the customer is `test`.
+    let rules = "api_keys: [{ name: acme, class: pro, \
+                 sha256: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08 }]\n\
+                 quotas: { customer: { per: api_key, limit: 2, limits: { pro: 5 }, window: { fixed: 1h } } }\n\
+                 classes: [{ name: pro, when: { api_key: own } }]\nroutes: [{ match: /**, cost: { customer: 1 } }]\n";
+    let fixture = PageFixture { gateway: TestGateway::with_rules(origin.address(), rules), origin };
+    let get = |fields: &str| fixture.gateway.connect().get("/", fields).status;
+    assert_eq!([0; 4].map(|_| get("Authorization: Bearer test\r\n")), [200; 4]);
+    assert_eq!([0; 3].map(|_| get("")), [200, 200, 429]);
+    let mut browser = Browser::start();
+    fixture.open(&mut browser, PHONE);
+    browser.wait_until("document.querySelectorAll('#quotas tbody tr').length === 2");
+    let card = browser.evaluate("document.querySelector('#quotas .card').innerText");
+    let text = "A budget for each key: keys: 2, used: 6 units, max_keys: 100,000.";
+    assert!(card.as_str().is_some_and(|card| card.starts_with("customer") && card.contains(text)), "{card}");
+    let cells = "[...row.cells].map((cell) => cell.innerText)";
+    let rows = browser.evaluate(&format!("[...document.querySelectorAll('#quotas tbody tr')].map((row) => {cells})"));
+    // The limit of an address depends on its class.
+    assert_eq!(rows, json!([["acme", "4", "5"], ["127.0.0.1", "2", ""]]));
+    fixture.assert_quiet(&browser.activity(), "with a budget");
+}
+
+#[test]
 fn page_follows_the_gateway_and_explains_decisions() {
     let fixture = PageFixture::start("");
     let mut browser = Browser::start();
