@@ -44,6 +44,31 @@ fn report_shows_refusals_and_window_exhaustion() {
 }
 
 #[test]
+fn budgets_of_keys_have_no_limit_in_common() {
+    let fixture = ReplayFixture::with_rules(
+        "quotas: { customer: { per: client, limit: 10, limits: { big: 50 }, window: { calendar: day } } }\n\
+         classes: [ { name: big, when: { address: 203.0.113.0/24 } }, { name: other } ]\n\
+         routes: [ { match: '/**', cost: { customer: 1 } } ]\n",
+    );
+    let both = |line: &str| line.to_owned() + &line.replace("192.0.2.1", "203.0.113.9");
+    let log: String = (0..30).map(|minute| both(&log_line(minute, &format!("/{minute}"), HUMAN))).collect();
+    let log = fixture.write_file("access.log", &log);
+    let report = fixture.report(&[&log]);
+    let policy = &report["policies"][0];
+    assert_eq!((&policy["refused"], &policy["quotas"]), (&20.into(), &serde_json::json!([])));
+    let first_refused = "2024-06-07T00:10:00Z";
+    let used = serde_json::json!({ "name": "customer", "keys": 2, "limited": 1, "used": 40.0, "first_refused": first_refused });
+    assert_eq!(policy["budgets"], serde_json::json!([used]));
+    let sentence = "2 keys used 40 units; 1 of them reached its limit; the first refusal was at ";
+    let summary = fixture.summary(&[&log]);
+    assert!(summary.contains(&format!("  customer a budget for each key\n    {sentence}")), "{summary}");
+    let page = fixture.run(&[&log, "--html", "-"], b"").output;
+    assert!(page.contains(&format!("<strong>customer</strong>, a budget for each key: {sentence}")), "{page}");
+    assert!(page.contains("1 of 2 keys reach their limit of customer; 20 of 60 requests are refused"), "{page}");
+    assert!(!page.contains("of 10 units used"), "{page}");
+}
+
+#[test]
 fn spikes_name_who_made_them_and_routes_what_they_cost() {
     let fixture = ReplayFixture::with_rules(
         "quotas: { api: { limit: 1000, window: { calendar: day } } }\n\

@@ -4,6 +4,7 @@ use super::log::LinePosition;
 use smallvec::SmallVec;
 use tidegate_engine::QuotaUsage;
 use tidegate_http_cache::CacheResult;
+use tidegate_policy::budget::Payer;
 use tidegate_policy::{BotId, Classification, QuotaId, Reason, RefusedQuotas, RouteId, Timestamp, Units};
 
 /// Decision on one request, with everything that a report shows of it.
@@ -15,6 +16,8 @@ pub struct ReplayedDecision {
     pub at: Timestamp,
     /// Class of the client, with the evidence.
     pub classification: Classification,
+    /// Who pays for the request.
+    pub payer: Payer,
     /// Bot that the user agent names, if it is in the built-in list.
     pub bot: Option<BotId>,
     /// Route.

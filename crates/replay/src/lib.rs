@@ -5,6 +5,7 @@
 //! facts that the log lacks. A [`report::Report`] contains the results.
 
 mod assumptions;
+mod budget_text;
 mod cache_text;
 mod comparison;
 mod decision;

@@ -98,8 +98,10 @@ pub struct PolicyReport {
     pub refused: u64,
     /// Classes, in the order of the file.
     pub classes: Vec<ClassReport>,
-    /// Quotas, in the order of the file.
+    /// Quotas without budgets, in the order of the file.
     pub quotas: Vec<QuotaReport>,
+    /// Quotas with a budget for each key, in the order of the file.
+    pub budgets: Vec<BudgetReport>,
     /// Hours with requests, at most 17,568.
     pub hours: Vec<HourReport>,
     /// Admitted requests of verified bots, with their worst and best hour.
@@ -168,6 +170,23 @@ pub struct QuotaReport {
     pub used: Vec<PointReport>,
     /// Units that the pacing plan would have used by then; empty without pacing.
     pub planned: Vec<PointReport>,
+}
+
+/// Results of one quota with a budget for each key, such as a customer.
+#[derive(Clone, Debug, Serialize)]
+pub struct BudgetReport {
+    /// Name of the quota.
+    pub name: String,
+    /// Number of keys with a request, at most `max_keys`.
+    pub keys: u64,
+    /// Number of keys that were refused or reached their limit.
+    pub limited: u64,
+    /// Units charged to all keys.
+    #[serde(serialize_with = "serialize::units")]
+    pub used: Units,
+    /// Time of the first refusal of a key; null if there was none.
+    #[serde(serialize_with = "serialize::optional_rfc3339")]
+    pub first_refused: Option<Timestamp>,
 }
 
 /// Tiers of one class in a quota.

@@ -182,7 +182,7 @@ impl Simulator {
             self.sync_with_log(native, next);
         }
         let decision = self.decide(next, line, request, observer);
-        self.stats.record_decision(&decision, request);
+        self.stats.record_decision(&decision, request, &self.rules);
         for QuotaUsage { quota, .. } in &decision.quota_usage {
             if let Some(plan) = self.admission.plan(*quota, next.at) {
                 self.stats.record_plan(*quota, plan.planned, next.at);

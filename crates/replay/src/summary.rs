@@ -1,6 +1,7 @@
 //! Terminal summary of a report. Pure function from report to text.
 
 use super::assumptions::Assumptions;
+use super::budget_text;
 use super::cache_text;
 use super::display_zone::{DisplayZone, seconds};
 use super::format::{amount, percent};
@@ -101,6 +102,10 @@ fn policy(policy: &PolicyReport, requests: u64, clock: &TimeFormatter, color: Co
     }
     out += &classes(&policy.classes);
     policy.quotas.iter().for_each(|quota| out += &self::quota(quota, clock, color));
+    for budget in &policy.budgets {
+        let _ = writeln!(out, "\n  {} a budget for each key", color.bold(&budget.name));
+        let _ = writeln!(out, "    {}", budget_text::describe(budget, |time| clock.day_and_time(time)));
+    }
     policy.cache.iter().for_each(|cache| out += &self::cache(cache, color));
     for spike in &policy.spikes {
         let text = spike_text::describe(spike, |time| clock.day_and_time(time));
@@ -308,6 +313,11 @@ fn comparison(comparison: &ComparisonReport, first: &PolicyReport, second: &Poli
         let used = |quota: &QuotaReport| amount(quota.windows.iter().map(|window| window.used).sum());
         let other = second.quotas.iter().find(|other| other.name == quota.name).map_or_else(|| "-".to_owned(), used);
         rows.push(vec![format!("{} used", quota.name), used(quota), other]);
+    }
+    for budget in &first.budgets {
+        let other = second.budgets.iter().find(|other| other.name == budget.name);
+        let other = other.map_or_else(|| "-".to_owned(), |other| amount(other.used));
+        rows.push(vec![format!("{} used", budget.name), amount(budget.used), other]);
     }
     rows.extend(cache_rows(first, second));
     out += &columns(2, &[Align::Left, Align::Right, Align::Right], rows.into_iter());

@@ -76,6 +76,10 @@ fn verdict(policy: &PolicyReport, axis: TimeAxis<'_>) -> String {
         .filter(|quota| !quota.windows.is_empty())
         .map(|quota| quota_verdict(quota, axis))
         .collect();
+    parts.extend(policy.budgets.iter().map(|budget| {
+        let (limited, keys) = (group_digits(budget.limited), group_digits(budget.keys));
+        format!("{limited} of {keys} keys reach their limit of {}", budget.name)
+    }));
     let refused = |class: &ClassReport| class.refused.values().sum::<u64>();
     parts.push(match policy.classes.iter().max_by_key(|class| refused(class)) {
         Some(class) if refused(class) > 0 => format!(

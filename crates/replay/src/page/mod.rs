@@ -27,6 +27,7 @@ mod verdicts;
 #[cfg(test)]
 mod tests;
 
+use super::budget_text;
 use super::display_zone::DisplayZone;
 use super::report::{PolicyReport, Report};
 use html::Html;
@@ -48,6 +49,11 @@ pub fn page_with_promise(report: &Report, promise: &[String]) -> String {
     let colors = classes::ClassColors::from_report(report);
     section(&mut out, "Quota usage", report, |out, policy| {
         policy.quotas.iter().for_each(|quota| quota::write(out, quota, report, axis));
+        for budget in &policy.budgets {
+            let sentence = budget_text::describe(budget, |time| axis.format_time(time));
+            out.raw("<p><strong>").text(&budget.name).raw("</strong>, a budget for each key: ");
+            out.text(sentence).raw(".</p>\n");
+        }
     });
     section(&mut out, "Spikes of demand", report, |out, policy| spikes::write(out, &policy.spikes, axis));
     let steps: Vec<Steps> = report.policies.iter().map(|policy| Steps::from_policy(policy, axis)).collect();

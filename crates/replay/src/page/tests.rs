@@ -65,6 +65,7 @@ fn report(days: u32) -> Report {
             units: BTreeMap::new(),
         }],
         quotas: vec![quota],
+        budgets: Vec::new(),
         hours: hours.collect(),
         verified_bots: AdmitReport { costly: 0, admitted: 0, worst: None, best: None },
         bots: (0..12).map(bot).collect(),

@@ -2,6 +2,7 @@
 
 mod agreement;
 mod bots;
+mod budgets;
 mod cache;
 mod classes;
 mod hours;
@@ -19,6 +20,7 @@ use super::request::ReplayRequest;
 use super::response_store::StoreUsage;
 use agreement::Agreement;
 use bots::Bots;
+use budgets::Budgets;
 use cache::CacheStats;
 use classes::Classes;
 use hours::Hours;
@@ -39,6 +41,7 @@ pub(super) struct ReplayStats {
     cache: CacheStats,
     hours: Hours,
     windows: Vec<Windows>,
+    budgets: Vec<Budgets>,
     used: Vec<Series>,
     planned: Vec<Series>,
     bots: Bots,
@@ -59,6 +62,7 @@ impl ReplayStats {
             cache: CacheStats::new(classes, quotas),
             hours: Hours::new(classes, quotas),
             windows: rules.quotas.iter().map(|quota| Windows::new(quota, classes)).collect(),
+            budgets: rules.quotas.iter().map(|_| Budgets::default()).collect(),
             used: rules.quotas.iter().map(|_| Series::default()).collect(),
             planned: rules.quotas.iter().map(|_| Series::default()).collect(),
             bots: Bots::default(),
@@ -72,7 +76,7 @@ impl ReplayStats {
     }
 
     /// Records a decision.
-    pub(super) fn record_decision(&mut self, decision: &ReplayedDecision, request: &ReplayRequest<'_>) {
+    pub(super) fn record_decision(&mut self, decision: &ReplayedDecision, request: &ReplayRequest<'_>, rules: &Rules) {
         self.span.get_or_insert(LogSpan { first: decision.at, last: decision.at }).extend(decision.at);
         self.classes.add(decision);
         self.cache.add(decision);
@@ -80,6 +84,11 @@ impl ReplayStats {
         for (index, usage) in decision.quota_usage.iter().enumerate() {
             let quota = usage.quota.index();
             let is_refusing = decision.refusing_quotas.contains(index);
+            if let Some(budget) = &rules[usage.quota].budget {
+                let payer = (decision.classification.class, decision.payer);
+                self.budgets[quota].add(budget, usage, payer, is_refusing, decision.at);
+                continue;
+            }
             let refused =
                 decision.refusal_reason.filter(|_| is_refusing).map(|reason| (reason, decision.classification.class));
             self.windows[quota].add(usage, refused, decision.at);
@@ -108,6 +117,7 @@ impl ReplayStats {
             self.classes.charge(class, quota, settled);
             self.hours.charge(class, quota, settled, now);
             self.windows[quota.index()].charge(class, charged);
+            self.budgets[quota.index()].charge(settled);
         }
     }
 
@@ -148,6 +158,7 @@ impl ReplayStats {
         let (requests, admitted) = self.classes.totals();
         let series = self.used.iter().zip(&self.planned);
         let quotas = rules.quotas.iter().zip(self.windows.iter().zip(series));
+        let budgets = rules.quotas.iter().zip(&self.budgets).filter(|(quota, _)| quota.budget.is_some());
         let span = self.span.unwrap_or_default();
         PolicyReport {
             name: name.to_owned(),
@@ -155,7 +166,9 @@ impl ReplayStats {
             admitted,
             refused: requests - admitted,
             classes: self.classes.report(rules),
+            budgets: budgets.map(|(quota, budgets)| budgets.report(quota)).collect(),
             quotas: quotas
+                .filter(|(quota, _)| quota.budget.is_none())
                 .map(|(quota, (windows, series))| quota_report(quota, windows, series, rules, span))
                 .collect(),
             verified_bots: self.hours.admit_report(),
