@@ -336,9 +336,12 @@ fn is_satisfied((request, lease): (&LeaseRequest, &Lease)) -> bool {
 mod tests {
     use super::*;
     use crate::Admission;
+    use std::collections::HashMap;
     use std::pin::pin;
+    use tidegate_policy::budget::{Budget, BudgetKey};
     use tidegate_policy::fixtures;
     use tidegate_policy::identity::ClientKey;
+    use tidegate_policy::quota::Quota;
     use tidegate_policy::throttle::Scope;
     use tidegate_policy::{ClassId, RouteId, Rules, Units};
 
@@ -605,5 +608,65 @@ mod tests {
         assert_eq!(fixture.store.take_calls(), []);
         drop(fixture.start());
         assert_eq!(fixture.store.take_calls().last(), Some(&("close", 1)), "a dropped refresher is closed");
+    }
+
+    /// A ledger that has lost all budgets, and cannot be reached any more during the first report.
+    struct LostBudgets(Vec<(&'static str, String)>);
+
+    impl Store for LostBudgets {
+        async fn lease(&mut self, _: &[LeaseRequest], _: Timestamp) -> Result<Vec<Lease>, StoreError> {
+            Ok(Vec::new())
+        }
+
+        async fn close(&mut self, _: &[LeaseRequest], _: Timestamp) -> Result<(), StoreError> {
+            Ok(())
+        }
+
+        async fn lease_keys(
+            &mut self,
+            operation: KeyOperation,
+            calls: &[KeyLeaseCall],
+            _: Timestamp,
+        ) -> Result<Vec<KeyReply>, StoreError> {
+            let (name, reply) = match operation {
+                KeyOperation::Lease => ("lease", Ok(vec![KeyReply::ReportRequested])),
+                _ => ("report", Err(unreachable())),
+            };
+            self.0.push((name, calls[0].quota.clone()));
+            reply
+        }
+    }
+
+    #[test]
+    fn all_budgets_ask_before_the_first_is_reported_and_no_key_is_forgotten() {
+        let budget = |name: &str| {
+            let budget = Budget {
+                per: BudgetKey::Client,
+                class_limits: HashMap::new(),
+                key_limits: HashMap::new(),
+                class_keys: vec![ClientKey::of_class("all")],
+                max_keys: 10,
+                has_metrics_by_key: false,
+            };
+            Quota { budget: Some(budget), ..fixtures::quota(name, 1000) }
+        };
+        let engine = Engine::new(WakeHandle::default().shared_lease_mode(), 10);
+        let rules = Rules {
+            classes: vec![fixtures::class("all")],
+            quotas: vec![budget("a"), budget("b")],
+            routes: vec![fixtures::route(&[(0, 1), (1, 1)])],
+            scopes: vec![Scope::unthrottled("default")],
+            ..fixtures::rules()
+        };
+        let admission = engine.admission(Arc::new(rules), NOON);
+        assert!(admission.admit(ClientKey::from_u64(1), ClassId(0), RouteId(0), "/", NOON).permit.is_none());
+        let mut store = LostBudgets(Vec::new());
+        assert!(block_on(refresh_keys(&mut store, &engine, NOON, true)).is_err());
+        assert_eq!(
+            store.0,
+            [("lease", "a"), ("lease", "b"), ("report", "a")].map(|(name, quota)| (name, quota.into()))
+        );
+        let requested = engine.key_lease_calls(NOON, false);
+        assert_eq!(requested.iter().map(|call| call.rows.len()).collect::<Vec<_>>(), [1, 1], "requested once more");
     }
 }

@@ -176,6 +176,20 @@ fn late_cost_of_a_key_whose_place_was_given_away_is_charged() {
 }
 
 #[test]
+fn clean_stop_returns_leases_of_which_nothing_is_used() {
+    let (mut ledger, mut leases) = (Ledger::default(), KeyLeases::new(KeyWindows::OfQuota, 10));
+    exchange(&mut ledger, 0, &mut leases, true);
+    assert_eq!(leases.last_report("q", NOW).iter().map(|call| call.rows.len()).collect::<Vec<_>>(), [0], "it ends");
+    assert!(!admit(&mut leases, key(1), 100, 5));
+    exchange(&mut ledger, 0, &mut leases, false);
+    assert!(admit(&mut leases, key(1), 100, 5));
+    leases.settle(0, key(1), units(5), Units::ZERO);
+    let calls = leases.last_report("q", NOW);
+    let row = &calls[0].rows[0];
+    assert_eq!((row.key, row.held, row.taken), (key(1), Units::ZERO, Units::ZERO));
+}
+
+#[test]
 fn usage_of_a_window_counts_in_the_one_that_replaces_it() {
     const NEXT: Span = Span { start: Timestamp::from_seconds(40), end: Timestamp::from_seconds(200) };
     let mut ledgers = [Ledger::default(), Ledger::default()];
