@@ -1,23 +1,26 @@
 //! Budgets of keys that several instances share: the units of each key that this instance has leased from their ledger.
 //!
 //! A request of a key is charged to its lease in memory. The first one of a key waits for a lease. Further leases are requested in
-//! advance, and units of a key that is not used any more are returned after [`IDLE_TICKS`]. Leases of many keys are exchanged in
-//! one call.
+//! advance, and units of a key that is not used any more are returned within two seconds. Leases of many keys are exchanged in one call.
 //!
 //! Keys are leased in one table for each window of the quota, part of a sliding window, or span in which windows of keys begin, as
 //! [`KeyWindows`] says. The ledger knows what counts in a table from earlier ones.
 
 use super::Timestamp;
-use super::identity::{ClientKey, KeyOwner};
+use super::identity::ClientKey;
 use super::key_usage::{KeyEntry, KeyWindows};
 use super::replaced_windows::ReplacedWindows;
 use super::units::Units;
 use super::window::Span;
-use hashbrown::HashTable;
-use std::collections::{BTreeMap, VecDeque};
-use std::hash::{BuildHasher, RandomState};
+pub use call::{Beyond, KeyGrant, KeyLeaseCall, KeyLeaseRow, MAX_ROWS};
+use lease::{KeyLease, KeyState, spent};
+use std::collections::BTreeMap;
 use std::num::NonZero;
-use std::time::Duration;
+use table::LeaseTable;
+
+mod call;
+mod lease;
+mod table;
 
 /// Leases of the keys of one quota, in its latest windows.
 #[derive(Debug)]
@@ -30,77 +33,6 @@ pub struct KeyLeases {
     replaced: ReplacedWindows,
 }
 
-/// Leases of one window.
-#[derive(Debug)]
-struct LeaseTable {
-    window: Span,
-    leases: Vec<KeyLease>,
-    /// Number of the entry of each key, by the hash of the key. A table with the keys in it would take three times as much.
-    slots: HashTable<u32>,
-    hasher: RandomState,
-    /// Number of entries of shared budgets. They are beyond the maximum of keys, and stay.
-    shared_budgets: usize,
-    /// Entries of keys that share budgets, oldest first. They hold nothing, and make room for others.
-    sharing: VecDeque<u32>,
-    /// Entries for the next calls.
-    queue: Vec<u32>,
-    /// Entries whose units may have to be returned.
-    active: Vec<u32>,
-    tick: u32,
-    /// True if the ledger has recorded leases.
-    has_leases: bool,
-    /// Entry at which the search for one to evict continues.
-    next_candidate: u32,
-}
-
-/// Lease of one key.
-#[derive(Clone, Copy, Debug)]
-struct KeyLease {
-    key: ClientKey,
-    /// Settled plus reserved units of this instance.
-    used: Units,
-    /// Units that this instance may use in total.
-    held: Units,
-    /// Held units that the ledger has recorded, at least.
-    acknowledged: Units,
-    /// Units settled and reserved by other instances, as of the last reply.
-    taken_by_others: Units,
-    /// Units settled and reserved by all instances in the earlier parts of a sliding window, as of the last reply.
-    taken_before: Units,
-    /// End of the window that the key has opened, in nanoseconds since 1970; `None` if it has opened none.
-    ends_at: Option<NonZero<u64>>,
-    /// Limit of the key, as of its last request.
-    limit: Units,
-    /// Units that a request lacked; 0 if none did.
-    lacking: Units,
-    /// Milli-units used in this tick and in the one before, at most [`u32::MAX`] each.
-    spent: [u32; 2],
-    /// Tick of the last use.
-    used_at: u32,
-    /// Milli-units for which `expiring` holds, at most [`u32::MAX`].
-    renewed_for: u32,
-    /// Number of parts of a sliding window that must expire before the key has such units, as of the last reply.
-    expiring: u8,
-    state: KeyState,
-    is_queued: bool,
-    is_active: bool,
-    /// True if the last reply did not grant what a request lacked.
-    is_starved: bool,
-    /// True if the ledger knows the used units.
-    is_reported: bool,
-}
-
-/// What the ledger knows of a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum KeyState {
-    /// This instance has received no reply about it.
-    Unknown,
-    /// It is counted.
-    Counted,
-    /// It is counted together with others, because there are too many keys.
-    Shared,
-}
-
 /// Units of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyBalance {
@@ -110,113 +42,12 @@ pub struct KeyBalance {
     pub leased: Units,
 }
 
-/// Call to the ledger for keys of one window of a quota.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeyLeaseCall {
-    /// Name of the quota.
-    pub quota: String,
-    /// Time of the call.
-    pub now: Timestamp,
-    /// Windows of the keys.
-    pub windows: KeyWindows,
-    /// The window of the quota, part of a sliding window, or span in which windows of keys begin.
-    pub window: Span,
-    /// Ids of the windows that count in it, and in which the ledger has recorded leases of this instance.
-    pub leased: Vec<u64>,
-    /// Maximum number of keys that are counted apart.
-    pub max_keys: usize,
-    /// The keys.
-    pub rows: Vec<KeyLeaseRow>,
-}
-
-/// Request for a lease of one key, or report of its usage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeyLeaseRow {
-    /// The key.
-    pub key: ClientKey,
-    /// Units that the ledger has recorded as held, by its last reply; `None` without one.
-    pub acknowledged: Option<Units>,
-    /// Limit of the key.
-    pub limit: Units,
-    /// Settled plus reserved units of this instance.
-    pub taken: Units,
-    /// Units that this instance may use in total until the reply.
-    pub held: Units,
-    /// Units that it needs in total at least; `held` if it lacks none.
-    pub needed: Units,
-    /// Units that it requests in total.
-    pub wanted: Units,
-    /// Time until the end of the window that the key has opened; zero without one.
-    pub remaining: Duration,
-}
-
-/// Lease of one key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeyGrant {
-    /// The key is counted.
-    Counted {
-        /// Units that this instance may use in total.
-        held: Units,
-        /// Units settled and reserved by other instances.
-        taken_by_others: Units,
-        /// Units that this instance has used and does not know of.
-        forgotten: Units,
-        /// What counts beyond the window of the call.
-        beyond: Beyond,
-    },
-    /// The window has as many keys as are counted apart: the key shares the budget of [`shared_key`].
-    Shared,
-    /// The window that the key had opened has ended by the clock of the ledger. Nothing was done.
-    Ended,
-}
-
-/// What a ledger knows of a key beyond the window of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Beyond {
-    /// All keys begin anew in the window.
-    Nothing,
-    /// The window is a part of a sliding one.
-    Earlier {
-        /// Units settled and reserved by all instances in the earlier parts.
-        taken: Units,
-        /// Number of parts, the earliest first, that must expire before the key has what it needs; with that, those with any usage.
-        expiring: u8,
-    },
-    /// The key opens its own window.
-    Own {
-        /// Time from the call to the end of its window; zero without one.
-        remaining: Duration,
-        /// True if it has begun in the span before that of the call, and is counted there.
-        is_earlier: bool,
-    },
-}
-
-/// Maximum number of keys in one call.
-pub const MAX_ROWS: usize = 500;
-
-/// Number of ticks without use, of one second, after which units are returned.
-const IDLE_TICKS: u32 = 1;
-
-/// Number of requests that a lease is for, at least, unless the limit is near.
-const MIN_REQUESTS: u64 = 4;
-
-/// Divisor of the limit that is the maximum of a lease, unless one request needs more.
-const MAX_SHARE_OF_LIMIT: u64 = 64;
-
-/// Number of entries of which one may be evicted.
-const CANDIDATES: u32 = 32;
-
 /// Number of budgets that the keys beyond the maximum share.
 const SHARED_BUDGETS: u64 = 1024;
 
 /// Returns the key whose budget `key` shares when there are too many.
 pub fn shared_key(key: ClientKey) -> ClientKey {
     ClientKey::of_shared_budget(crate::hash::mix(key.to_u64()) % SHARED_BUDGETS)
-}
-
-/// Returns milli-units as they are counted to size a lease.
-fn spent(units: Units) -> u32 {
-    u32::try_from(units.milli()).unwrap_or(u32::MAX)
 }
 
 impl KeyLeases {
@@ -630,301 +461,6 @@ impl KeyLeases {
             self.tables.insert(0, LeaseTable::new(window));
             0
         })
-    }
-}
-
-impl LeaseTable {
-    fn new(window: Span) -> Self {
-        Self {
-            window,
-            leases: Vec::new(),
-            slots: HashTable::new(),
-            hasher: RandomState::new(),
-            shared_budgets: 0,
-            sharing: VecDeque::new(),
-            queue: Vec::new(),
-            active: Vec::new(),
-            tick: 0,
-            has_leases: false,
-            next_candidate: 0,
-        }
-    }
-
-    /// Returns true if this is the table of the window `id`.
-    fn is(&self, id: u64) -> bool {
-        self.window.start.0 == id
-    }
-
-    /// Returns true if usage in the window counts at `now`.
-    fn counts(&self, windows: KeyWindows, now: Timestamp) -> bool {
-        self.window.start <= now && now < windows.counts_until(self.window)
-    }
-
-    /// Returns the table of a window that replaces this one, and of which the ledger knows nothing.
-    fn redefined(self, window: Span, now: Timestamp) -> Self {
-        let mut table = Self { window, has_leases: false, queue: Vec::new(), ..self };
-        for slot in 0..table.leases.len() as u32 {
-            let lease = &mut table.leases[slot as usize];
-            let used = if lease.has_ended(now) { Units::ZERO } else { lease.used };
-            let state = if lease.state == KeyState::Counted { KeyState::Unknown } else { lease.state };
-            let KeyLease { key, limit, is_active, .. } = *lease;
-            let is_reported = used.is_zero();
-            *lease =
-                KeyLease { used, held: used, limit, state, is_active, is_reported, ..KeyLease::new(key, table.tick) };
-            if !used.is_zero() {
-                table.enqueue(slot);
-            }
-        }
-        table
-    }
-
-    /// Adds what a key has used in another window that counts.
-    fn add_used(&mut self, lease: &KeyLease) {
-        if lease.used.is_zero() {
-            return;
-        }
-        if let Some(slot) = self.slot_or_insert(lease.key, usize::MAX) {
-            self.use_units(slot, lease.used);
-            let added = &mut self.leases[slot as usize];
-            (added.held, added.limit) = (added.used, lease.limit.max(added.limit));
-            self.enqueue(slot);
-        }
-    }
-
-    /// Returns the entry of a key.
-    fn find(&self, key: ClientKey) -> Option<u32> {
-        let hash = self.hasher.hash_one(key);
-        self.slots.find(hash, |slot| self.leases[*slot as usize].key == key).copied()
-    }
-
-    /// Returns the entry that pays for a key.
-    fn slot(&self, key: ClientKey) -> Option<u32> {
-        let slot = self.find(key)?;
-        match self.leases[slot as usize].state {
-            KeyState::Shared => self.find(shared_key(key)),
-            KeyState::Unknown | KeyState::Counted => Some(slot),
-        }
-    }
-
-    /// Returns the entry that pays for a key; a new one if there is room.
-    fn slot_or_insert(&mut self, key: ClientKey, max_keys: usize) -> Option<u32> {
-        let state = self.find(key).map(|slot| self.leases[slot as usize].state);
-        let key = if state == Some(KeyState::Shared) { shared_key(key) } else { key };
-        if let Some(slot) = self.find(key) {
-            return Some(slot);
-        }
-        let is_shared = key.owner() == KeyOwner::SharedBudget;
-        let lease = KeyLease::new(key, self.tick);
-        self.shared_budgets += usize::from(is_shared);
-        let slot = if is_shared || self.leases.len() - self.shared_budgets < max_keys {
-            self.leases.push(lease);
-            self.leases.len() as u32 - 1
-        } else {
-            let slot = self.evictable()?;
-            let hash = self.hasher.hash_one(self.leases[slot as usize].key);
-            if let Ok(entry) = self.slots.find_entry(hash, |it| *it == slot) {
-                entry.remove();
-            }
-            self.leases[slot as usize] = lease;
-            slot
-        };
-        let (leases, hasher) = (&self.leases, &self.hasher);
-        self.slots.insert_unique(hasher.hash_one(key), slot, |slot| hasher.hash_one(leases[*slot as usize].key));
-        Some(slot)
-    }
-
-    /// Returns an entry that makes room for another key: one that holds nothing, or one of which the ledger knows all, and that was
-    /// not used lately.
-    fn evictable(&mut self) -> Option<u32> {
-        if let Some(slot) = self.sharing.pop_front() {
-            return Some(slot);
-        }
-        let count = self.leases.len() as u32;
-        let first = self.next_candidate;
-        self.next_candidate = (first + CANDIDATES) % count;
-        let is_idle = |slot: &u32| {
-            let lease = &self.leases[*slot as usize];
-            let is_complete = lease.held == lease.used && lease.is_reported && !lease.is_queued;
-            let is_idle = !lease.is_active && self.tick.wrapping_sub(lease.used_at) >= IDLE_TICKS;
-            is_complete && is_idle && lease.key.owner() != KeyOwner::SharedBudget
-        };
-        (first..first + CANDIDATES.min(count)).map(|slot| slot % count).find(is_idle)
-    }
-
-    fn use_units(&mut self, slot: u32, units: Units) {
-        let tick = self.tick;
-        let lease = &mut self.leases[slot as usize];
-        lease.used = lease.used.saturating_add(units);
-        lease.is_reported &= units.is_zero();
-        lease.advance_to(tick);
-        lease.spent[0] = lease.spent[0].saturating_add(spent(units));
-        self.activate(slot);
-    }
-
-    /// Returns true if more was used than is held, which others must know.
-    fn exceeds(&self, slot: u32) -> bool {
-        let lease = &self.leases[slot as usize];
-        lease.used > lease.held
-    }
-
-    fn enqueue(&mut self, slot: u32) -> bool {
-        let is_new = !std::mem::replace(&mut self.leases[slot as usize].is_queued, true);
-        if is_new {
-            self.queue.push(slot);
-        }
-        is_new
-    }
-
-    fn activate(&mut self, slot: u32) {
-        if !std::mem::replace(&mut self.leases[slot as usize].is_active, true) {
-            self.active.push(slot);
-        }
-    }
-
-    /// Returns true if the key of an entry was not used for some ticks.
-    fn is_idle(&self, slot: u32) -> bool {
-        self.tick.wrapping_sub(self.leases[slot as usize].used_at) > IDLE_TICKS
-    }
-
-    /// Returns the row of the next call; `None` if the window of the key has ended. Units that it returns are not used from now on:
-    /// those of an idle key, those of a part that has ended, and those that do not suffice for a request.
-    fn row(&mut self, slot: u32, windows: KeyWindows, now: Timestamp) -> Option<KeyLeaseRow> {
-        let is_over = self.is_over(windows, now);
-        let is_idle = self.is_idle(slot) || is_over;
-        let lease = &mut self.leases[slot as usize];
-        lease.is_queued = false;
-        if lease.has_ended(now) {
-            return None;
-        }
-        if is_over {
-            lease.lacking = Units::ZERO;
-        }
-        let (size, lacking, used) = (lease.size(), std::mem::take(&mut lease.lacking), lease.used);
-        let returns = is_idle && lacking.is_zero();
-        if returns || !lacking.is_zero() {
-            lease.held = lease.held.min(used);
-        }
-        let held = lease.held.max(used);
-        let wanted = if returns { used } else { held.max(used.saturating_add(size)) };
-        let needed = held.max(used.saturating_add(lacking));
-        Some(lease.row(held, needed, wanted, now))
-    }
-
-    /// Returns true if the window is a part of a sliding one that has ended: no units are taken in it any more.
-    fn is_over(&self, windows: KeyWindows, now: Timestamp) -> bool {
-        windows.slides() && self.window.end <= now
-    }
-
-    /// Begins the next tick: queues what is to be reported or returned.
-    fn advance_tick(&mut self, windows: KeyWindows, now: Timestamp) {
-        self.tick = self.tick.wrapping_add(1);
-        let is_over = self.is_over(windows, now);
-        for slot in std::mem::take(&mut self.active) {
-            let is_idle = self.is_idle(slot) || is_over;
-            let lease = &mut self.leases[slot as usize];
-            let (has_units, is_reported) = (lease.held > lease.used, lease.is_reported);
-            lease.is_active = has_units && !is_idle;
-            if lease.is_active {
-                self.active.push(slot);
-            }
-            if (has_units && is_idle) || !is_reported {
-                self.enqueue(slot);
-            }
-        }
-    }
-}
-
-impl KeyLease {
-    fn new(key: ClientKey, tick: u32) -> Self {
-        Self {
-            key,
-            used: Units::ZERO,
-            held: Units::ZERO,
-            acknowledged: Units::ZERO,
-            taken_by_others: Units::ZERO,
-            taken_before: Units::ZERO,
-            ends_at: None,
-            limit: Units::ZERO,
-            lacking: Units::ZERO,
-            spent: [0; 2],
-            used_at: tick,
-            renewed_for: 0,
-            expiring: 0,
-            state: KeyState::Unknown,
-            is_queued: false,
-            is_active: false,
-            is_starved: false,
-            is_reported: true,
-        }
-    }
-
-    /// Begins anew. Returns the lease before.
-    fn take(&mut self) -> Self {
-        let Self { key, used_at, is_queued, is_active, .. } = *self;
-        std::mem::replace(self, Self { is_queued, is_active, ..Self::new(key, used_at) })
-    }
-
-    /// Returns the units of the key that count, as far as this instance is informed.
-    const fn taken(&self) -> Units {
-        self.taken_in_window().saturating_add(self.taken_before)
-    }
-
-    /// Returns the units that all instances have used in the window, as far as this one is informed.
-    const fn taken_in_window(&self) -> Units {
-        self.used.saturating_add(self.taken_by_others)
-    }
-
-    /// Returns true if the window that the key had opened has ended.
-    fn has_ended(&self, now: Timestamp) -> bool {
-        self.ends_at().is_some_and(|ends_at| ends_at <= now)
-    }
-
-    fn ends_at(&self) -> Option<Timestamp> {
-        self.ends_at.map(|ends_at| Timestamp(ends_at.get()))
-    }
-
-    fn row(&self, held: Units, needed: Units, wanted: Units, now: Timestamp) -> KeyLeaseRow {
-        KeyLeaseRow {
-            key: self.key,
-            acknowledged: Some(self.acknowledged).filter(|_| self.state != KeyState::Unknown),
-            limit: self.limit,
-            taken: self.used,
-            held,
-            needed,
-            wanted,
-            remaining: self.ends_at().map_or(Duration::ZERO, |ends_at| ends_at.saturating_duration_since(now)),
-        }
-    }
-
-    /// Applies what counts beyond the window of a call at `now`, for which `lacking` units were requested.
-    fn apply_beyond(&mut self, beyond: Beyond, lacking: Units, now: Timestamp) {
-        match beyond {
-            Beyond::Nothing => {}
-            Beyond::Earlier { taken, expiring } => {
-                self.taken_before = taken;
-                if self.renewed_for == 0 || !lacking.is_zero() {
-                    (self.expiring, self.renewed_for) = (expiring, spent(lacking));
-                }
-            }
-            Beyond::Own { remaining: Duration::ZERO, .. } => self.ends_at = None,
-            Beyond::Own { remaining, .. } => self.ends_at = NonZero::new((now + remaining).0),
-        }
-    }
-
-    fn advance_to(&mut self, tick: u32) {
-        match tick.wrapping_sub(self.used_at) {
-            0 => {}
-            1 => self.spent = [0, self.spent[0]],
-            _ => self.spent = [0; 2],
-        }
-        self.used_at = tick;
-    }
-
-    /// Returns the units that are to be leased beyond the used ones: about one second of use, or some requests.
-    fn size(&self) -> Units {
-        let of_requests = self.lacking.milli().saturating_mul(MIN_REQUESTS);
-        let size = u64::from(self.spent[0].max(self.spent[1])).max(of_requests);
-        Units::from_milli(size.min(self.limit.milli() / MAX_SHARE_OF_LIMIT).max(self.lacking.milli()))
     }
 }
 

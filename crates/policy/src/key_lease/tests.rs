@@ -1,3 +1,5 @@
+use super::lease::MIN_REQUESTS;
+use super::table::IDLE_TICKS;
 use super::*;
 use crate::Timestamp;
 use proptest::prelude::*;

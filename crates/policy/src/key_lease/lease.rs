@@ -1,0 +1,161 @@
+//! Lease of one key.
+
+use super::call::{Beyond, KeyLeaseRow};
+use crate::Timestamp;
+use crate::identity::ClientKey;
+use crate::units::Units;
+use std::num::NonZero;
+use std::time::Duration;
+
+/// Lease of one key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KeyLease {
+    pub(super) key: ClientKey,
+    /// Settled plus reserved units of this instance.
+    pub(super) used: Units,
+    /// Units that this instance may use in total.
+    pub(super) held: Units,
+    /// Held units that the ledger has recorded, at least.
+    pub(super) acknowledged: Units,
+    /// Units settled and reserved by other instances, as of the last reply.
+    pub(super) taken_by_others: Units,
+    /// Units settled and reserved by all instances in the earlier parts of a sliding window, as of the last reply.
+    pub(super) taken_before: Units,
+    /// End of the window that the key has opened, in nanoseconds since 1970; `None` if it has opened none.
+    pub(super) ends_at: Option<NonZero<u64>>,
+    /// Limit of the key, as of its last request.
+    pub(super) limit: Units,
+    /// Units that a request lacked; 0 if none did.
+    pub(super) lacking: Units,
+    /// Milli-units used in this tick and in the one before, at most [`u32::MAX`] each.
+    pub(super) spent: [u32; 2],
+    /// Tick of the last use.
+    pub(super) used_at: u32,
+    /// Milli-units for which `expiring` holds, at most [`u32::MAX`].
+    pub(super) renewed_for: u32,
+    /// Number of parts of a sliding window that must expire before the key has such units, as of the last reply.
+    pub(super) expiring: u8,
+    pub(super) state: KeyState,
+    pub(super) is_queued: bool,
+    pub(super) is_active: bool,
+    /// True if the last reply did not grant what a request lacked.
+    pub(super) is_starved: bool,
+    /// True if the ledger knows the used units.
+    pub(super) is_reported: bool,
+}
+
+/// What the ledger knows of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeyState {
+    /// This instance has received no reply about it.
+    Unknown,
+    /// It is counted.
+    Counted,
+    /// It is counted together with others, because there are too many keys.
+    Shared,
+}
+
+/// Number of requests that a lease is for, at least, unless the limit is near.
+pub(super) const MIN_REQUESTS: u64 = 4;
+
+/// Divisor of the limit that is the maximum of a lease, unless one request needs more.
+pub(super) const MAX_SHARE_OF_LIMIT: u64 = 64;
+
+/// Returns milli-units as they are counted to size a lease.
+pub(super) fn spent(units: Units) -> u32 {
+    u32::try_from(units.milli()).unwrap_or(u32::MAX)
+}
+
+impl KeyLease {
+    pub(super) fn new(key: ClientKey, tick: u32) -> Self {
+        Self {
+            key,
+            used: Units::ZERO,
+            held: Units::ZERO,
+            acknowledged: Units::ZERO,
+            taken_by_others: Units::ZERO,
+            taken_before: Units::ZERO,
+            ends_at: None,
+            limit: Units::ZERO,
+            lacking: Units::ZERO,
+            spent: [0; 2],
+            used_at: tick,
+            renewed_for: 0,
+            expiring: 0,
+            state: KeyState::Unknown,
+            is_queued: false,
+            is_active: false,
+            is_starved: false,
+            is_reported: true,
+        }
+    }
+
+    /// Begins anew. Returns the lease before.
+    pub(super) fn take(&mut self) -> Self {
+        let Self { key, used_at, is_queued, is_active, .. } = *self;
+        std::mem::replace(self, Self { is_queued, is_active, ..Self::new(key, used_at) })
+    }
+
+    /// Returns the units of the key that count, as far as this instance is informed.
+    pub(super) const fn taken(&self) -> Units {
+        self.taken_in_window().saturating_add(self.taken_before)
+    }
+
+    /// Returns the units that all instances have used in the window, as far as this one is informed.
+    pub(super) const fn taken_in_window(&self) -> Units {
+        self.used.saturating_add(self.taken_by_others)
+    }
+
+    /// Returns true if the window that the key had opened has ended.
+    pub(super) fn has_ended(&self, now: Timestamp) -> bool {
+        self.ends_at().is_some_and(|ends_at| ends_at <= now)
+    }
+
+    pub(super) fn ends_at(&self) -> Option<Timestamp> {
+        self.ends_at.map(|ends_at| Timestamp(ends_at.get()))
+    }
+
+    pub(super) fn row(&self, held: Units, needed: Units, wanted: Units, now: Timestamp) -> KeyLeaseRow {
+        KeyLeaseRow {
+            key: self.key,
+            acknowledged: Some(self.acknowledged).filter(|_| self.state != KeyState::Unknown),
+            limit: self.limit,
+            taken: self.used,
+            held,
+            needed,
+            wanted,
+            remaining: self.ends_at().map_or(Duration::ZERO, |ends_at| ends_at.saturating_duration_since(now)),
+        }
+    }
+
+    /// Applies what counts beyond the window of a call at `now`, for which `lacking` units were requested.
+    pub(super) fn apply_beyond(&mut self, beyond: Beyond, lacking: Units, now: Timestamp) {
+        match beyond {
+            Beyond::Nothing => {}
+            Beyond::Earlier { taken, expiring } => {
+                self.taken_before = taken;
+                if self.renewed_for == 0 || !lacking.is_zero() {
+                    (self.expiring, self.renewed_for) = (expiring, spent(lacking));
+                }
+            }
+            Beyond::Own { remaining: Duration::ZERO, .. } => self.ends_at = None,
+            Beyond::Own { remaining, .. } => self.ends_at = NonZero::new((now + remaining).0),
+        }
+    }
+
+    pub(super) fn advance_to(&mut self, tick: u32) {
+        match tick.wrapping_sub(self.used_at) {
+            0 => {}
+            1 => self.spent = [0, self.spent[0]],
+            _ => self.spent = [0; 2],
+        }
+        self.used_at = tick;
+    }
+
+    /// Returns the units that are to be leased beyond the used ones: about one second of use, or some requests.
+    pub(super) fn size(&self) -> Units {
+        let of_requests = self.lacking.milli().saturating_mul(MIN_REQUESTS);
+        let size = u64::from(self.spent[0].max(self.spent[1])).max(of_requests);
+        Units::from_milli(size.min(self.limit.milli() / MAX_SHARE_OF_LIMIT).max(self.lacking.milli()))
+    }
+}

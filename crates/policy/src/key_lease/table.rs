@@ -1,0 +1,243 @@
+//! Leases of the keys of one window.
+
+use super::call::KeyLeaseRow;
+use super::lease::{KeyLease, KeyState, spent};
+use super::shared_key;
+use crate::Timestamp;
+use crate::identity::{ClientKey, KeyOwner};
+use crate::key_usage::KeyWindows;
+use crate::units::Units;
+use crate::window::Span;
+use hashbrown::HashTable;
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, RandomState};
+
+/// Leases of one window.
+#[derive(Debug)]
+pub(super) struct LeaseTable {
+    pub(super) window: Span,
+    pub(super) leases: Vec<KeyLease>,
+    /// Number of the entry of each key, by the hash of the key. A table with the keys in it would take three times as much.
+    pub(super) slots: HashTable<u32>,
+    pub(super) hasher: RandomState,
+    /// Number of entries of shared budgets. They are beyond the maximum of keys, and stay.
+    pub(super) shared_budgets: usize,
+    /// Entries of keys that share budgets, oldest first. They hold nothing, and make room for others.
+    pub(super) sharing: VecDeque<u32>,
+    /// Entries for the next calls.
+    pub(super) queue: Vec<u32>,
+    /// Entries whose units may have to be returned.
+    pub(super) active: Vec<u32>,
+    pub(super) tick: u32,
+    /// True if the ledger has recorded leases.
+    pub(super) has_leases: bool,
+    /// Entry at which the search for one to evict continues.
+    pub(super) next_candidate: u32,
+}
+
+/// Number of ticks without use, of one second, after which units are returned.
+pub(super) const IDLE_TICKS: u32 = 1;
+
+/// Number of entries of which one may be evicted.
+const CANDIDATES: u32 = 32;
+
+impl LeaseTable {
+    pub(super) fn new(window: Span) -> Self {
+        Self {
+            window,
+            leases: Vec::new(),
+            slots: HashTable::new(),
+            hasher: RandomState::new(),
+            shared_budgets: 0,
+            sharing: VecDeque::new(),
+            queue: Vec::new(),
+            active: Vec::new(),
+            tick: 0,
+            has_leases: false,
+            next_candidate: 0,
+        }
+    }
+
+    /// Returns true if this is the table of the window `id`.
+    pub(super) fn is(&self, id: u64) -> bool {
+        self.window.start.0 == id
+    }
+
+    /// Returns true if usage in the window counts at `now`.
+    pub(super) fn counts(&self, windows: KeyWindows, now: Timestamp) -> bool {
+        self.window.start <= now && now < windows.counts_until(self.window)
+    }
+
+    /// Returns the table of a window that replaces this one, and of which the ledger knows nothing.
+    pub(super) fn redefined(self, window: Span, now: Timestamp) -> Self {
+        let mut table = Self { window, has_leases: false, queue: Vec::new(), ..self };
+        for slot in 0..table.leases.len() as u32 {
+            let lease = &mut table.leases[slot as usize];
+            let used = if lease.has_ended(now) { Units::ZERO } else { lease.used };
+            let state = if lease.state == KeyState::Counted { KeyState::Unknown } else { lease.state };
+            let KeyLease { key, limit, is_active, .. } = *lease;
+            let is_reported = used.is_zero();
+            *lease =
+                KeyLease { used, held: used, limit, state, is_active, is_reported, ..KeyLease::new(key, table.tick) };
+            if !used.is_zero() {
+                table.enqueue(slot);
+            }
+        }
+        table
+    }
+
+    /// Adds what a key has used in another window that counts.
+    pub(super) fn add_used(&mut self, lease: &KeyLease) {
+        if lease.used.is_zero() {
+            return;
+        }
+        if let Some(slot) = self.slot_or_insert(lease.key, usize::MAX) {
+            self.use_units(slot, lease.used);
+            let added = &mut self.leases[slot as usize];
+            (added.held, added.limit) = (added.used, lease.limit.max(added.limit));
+            self.enqueue(slot);
+        }
+    }
+
+    /// Returns the entry of a key.
+    pub(super) fn find(&self, key: ClientKey) -> Option<u32> {
+        let hash = self.hasher.hash_one(key);
+        self.slots.find(hash, |slot| self.leases[*slot as usize].key == key).copied()
+    }
+
+    /// Returns the entry that pays for a key.
+    pub(super) fn slot(&self, key: ClientKey) -> Option<u32> {
+        let slot = self.find(key)?;
+        match self.leases[slot as usize].state {
+            KeyState::Shared => self.find(shared_key(key)),
+            KeyState::Unknown | KeyState::Counted => Some(slot),
+        }
+    }
+
+    /// Returns the entry that pays for a key; a new one if there is room.
+    pub(super) fn slot_or_insert(&mut self, key: ClientKey, max_keys: usize) -> Option<u32> {
+        let state = self.find(key).map(|slot| self.leases[slot as usize].state);
+        let key = if state == Some(KeyState::Shared) { shared_key(key) } else { key };
+        if let Some(slot) = self.find(key) {
+            return Some(slot);
+        }
+        let is_shared = key.owner() == KeyOwner::SharedBudget;
+        let lease = KeyLease::new(key, self.tick);
+        self.shared_budgets += usize::from(is_shared);
+        let slot = if is_shared || self.leases.len() - self.shared_budgets < max_keys {
+            self.leases.push(lease);
+            self.leases.len() as u32 - 1
+        } else {
+            let slot = self.evictable()?;
+            let hash = self.hasher.hash_one(self.leases[slot as usize].key);
+            if let Ok(entry) = self.slots.find_entry(hash, |it| *it == slot) {
+                entry.remove();
+            }
+            self.leases[slot as usize] = lease;
+            slot
+        };
+        let (leases, hasher) = (&self.leases, &self.hasher);
+        self.slots.insert_unique(hasher.hash_one(key), slot, |slot| hasher.hash_one(leases[*slot as usize].key));
+        Some(slot)
+    }
+
+    /// Returns an entry that makes room for another key: one that holds nothing, or one of which the ledger knows all, and that was
+    /// not used lately.
+    pub(super) fn evictable(&mut self) -> Option<u32> {
+        if let Some(slot) = self.sharing.pop_front() {
+            return Some(slot);
+        }
+        let count = self.leases.len() as u32;
+        let first = self.next_candidate;
+        self.next_candidate = (first + CANDIDATES) % count;
+        let is_idle = |slot: &u32| {
+            let lease = &self.leases[*slot as usize];
+            let is_complete = lease.held == lease.used && lease.is_reported && !lease.is_queued;
+            let is_idle = !lease.is_active && self.tick.wrapping_sub(lease.used_at) >= IDLE_TICKS;
+            is_complete && is_idle && lease.key.owner() != KeyOwner::SharedBudget
+        };
+        (first..first + CANDIDATES.min(count)).map(|slot| slot % count).find(is_idle)
+    }
+
+    pub(super) fn use_units(&mut self, slot: u32, units: Units) {
+        let tick = self.tick;
+        let lease = &mut self.leases[slot as usize];
+        lease.used = lease.used.saturating_add(units);
+        lease.is_reported &= units.is_zero();
+        lease.advance_to(tick);
+        lease.spent[0] = lease.spent[0].saturating_add(spent(units));
+        self.activate(slot);
+    }
+
+    /// Returns true if more was used than is held, which others must know.
+    pub(super) fn exceeds(&self, slot: u32) -> bool {
+        let lease = &self.leases[slot as usize];
+        lease.used > lease.held
+    }
+
+    pub(super) fn enqueue(&mut self, slot: u32) -> bool {
+        let is_new = !std::mem::replace(&mut self.leases[slot as usize].is_queued, true);
+        if is_new {
+            self.queue.push(slot);
+        }
+        is_new
+    }
+
+    pub(super) fn activate(&mut self, slot: u32) {
+        if !std::mem::replace(&mut self.leases[slot as usize].is_active, true) {
+            self.active.push(slot);
+        }
+    }
+
+    /// Returns true if the key of an entry was not used for some ticks.
+    pub(super) fn is_idle(&self, slot: u32) -> bool {
+        self.tick.wrapping_sub(self.leases[slot as usize].used_at) > IDLE_TICKS
+    }
+
+    /// Returns the row of the next call; `None` if the window of the key has ended. Units that it returns are not used from now on:
+    /// those of an idle key, those of a part that has ended, and those that do not suffice for a request.
+    pub(super) fn row(&mut self, slot: u32, windows: KeyWindows, now: Timestamp) -> Option<KeyLeaseRow> {
+        let is_over = self.is_over(windows, now);
+        let is_idle = self.is_idle(slot) || is_over;
+        let lease = &mut self.leases[slot as usize];
+        lease.is_queued = false;
+        if lease.has_ended(now) {
+            return None;
+        }
+        if is_over {
+            lease.lacking = Units::ZERO;
+        }
+        let (size, lacking, used) = (lease.size(), std::mem::take(&mut lease.lacking), lease.used);
+        let returns = is_idle && lacking.is_zero();
+        if returns || !lacking.is_zero() {
+            lease.held = lease.held.min(used);
+        }
+        let held = lease.held.max(used);
+        let wanted = if returns { used } else { held.max(used.saturating_add(size)) };
+        let needed = held.max(used.saturating_add(lacking));
+        Some(lease.row(held, needed, wanted, now))
+    }
+
+    /// Returns true if the window is a part of a sliding one that has ended: no units are taken in it any more.
+    pub(super) fn is_over(&self, windows: KeyWindows, now: Timestamp) -> bool {
+        windows.slides() && self.window.end <= now
+    }
+
+    /// Begins the next tick: queues what is to be reported or returned.
+    pub(super) fn advance_tick(&mut self, windows: KeyWindows, now: Timestamp) {
+        self.tick = self.tick.wrapping_add(1);
+        let is_over = self.is_over(windows, now);
+        for slot in std::mem::take(&mut self.active) {
+            let is_idle = self.is_idle(slot) || is_over;
+            let lease = &mut self.leases[slot as usize];
+            let (has_units, is_reported) = (lease.held > lease.used, lease.is_reported);
+            lease.is_active = has_units && !is_idle;
+            if lease.is_active {
+                self.active.push(slot);
+            }
+            if (has_units && is_idle) || !is_reported {
+                self.enqueue(slot);
+            }
+        }
+    }
+}
