@@ -162,7 +162,7 @@ fn patterns_that_look_like_regular_expressions_and_headers_with_underscores_give
             route("query: 'page=*'"),
             "routes[0].query: \"page=*\" compares * as it stands; write page alone for any value".into(),
         ),
-        (class("cookie: { v: '^2' }"), regex("classes[0].when.cookie.v", "^2", "write \"2\"")),
+        (class("cookie: { v: '^2' }"), regex("classes[0].when.cookie.v", "^2", "write \"2*\"")),
         (route("header: x_api_version"), underscores("routes[0].header", "x_api_version", "x-api-version")),
         (class("header: { X_App: a }"), underscores("classes[0].when.header", "X_App", "X-App")),
         (
