@@ -330,7 +330,7 @@ fn customers_are_named_by_a_header_or_a_cookie_where_the_application_checks_it()
         let made_up = (0..200).filter(|number| admitted(&gateway, "203.0.113.9", &format!("made-up-{number}"), 1) == 1);
         assert_eq!(made_up.count(), 4 + 3, "{per}");
         assert_eq!(admitted(&gateway, "192.0.2.1", "b", 5), 3, "{per}: others have their budgets");
-        assert_eq!(admitted(&gateway, "192.0.2.1", "a", 1), 0, "{per}: and nobody gets a spent one back");
+        assert_eq!(admitted(&gateway, "192.0.2.1", "a", 1), 0, "{per}: a spent budget does not come back");
     }
 }
 

@@ -57,7 +57,7 @@ pub struct RejectedRecord<'a> {
     pub status: u16,
     /// Number of body bytes sent.
     pub bytes: u64,
-    /// What is wrong with the request, as the client is told (`problem`).
+    /// What is wrong with the request, as the response says (`problem`).
     pub problem: &'a str,
 }
 

@@ -67,7 +67,7 @@ impl KeyLeases {
     }
 
     /// Counts what this instance has used in the window `before` of the quota, or in what counts at `now` of other windows, in the
-    /// window `after` of `windows` from now on. The ledger is told by the next calls.
+    /// window `after` of `windows` from now on. The next calls report it to the ledger.
     pub fn redefine(&mut self, before: u64, windows: KeyWindows, after: Span, now: Timestamp) {
         let earlier = self.windows;
         let counts = |table: &LeaseTable| match earlier {
@@ -144,7 +144,8 @@ impl KeyLeases {
             return balance;
         }
         if lease.is_none_or(|lease| lease.state != KeyState::Counted) {
-            let before = self.tables.iter().filter(|table| self.windows.earlier_tables(window).any(|id| table.is(id)));
+            let before =
+                self.tables.iter().filter(|table| self.windows.earlier_tables(window).any(|id| table.has_id(id)));
             let taken = before.filter_map(|table| Some(table.leases[table.slot(key)? as usize].taken_in_window()));
             balance.taken = taken.fold(balance.taken, Units::saturating_add);
         }
@@ -203,7 +204,7 @@ impl KeyLeases {
     /// be called.
     pub fn charge(&mut self, window: u64, key: ClientKey, units: Units, decided_at: Timestamp) -> bool {
         let window = self.replaced.current(window);
-        let Some(index) = self.tables.iter().position(|table| table.is(window)) else { return false };
+        let Some(index) = self.tables.iter().position(|table| table.has_id(window)) else { return false };
         let open = self.open_place(window, key, decided_at);
         let Some((index, slot)) =
             open.or_else(|| self.tables[index].slot_or_insert(key, self.max_keys).map(|slot| (index, slot)))
@@ -218,7 +219,7 @@ impl KeyLeases {
     /// Replaces reserved units of a key by the units charged. Returns true if the ledger is to be called.
     pub fn settle(&mut self, window: u64, key: ClientKey, reserved: Units, charged: Units) -> bool {
         let (window, max_keys) = (self.replaced.current(window), self.max_keys);
-        let Some(table) = self.tables.iter_mut().find(|table| table.is(window)) else { return false };
+        let Some(table) = self.tables.iter_mut().find(|table| table.has_id(window)) else { return false };
         match table.slot(key) {
             Some(slot) => {
                 let lease = &mut table.leases[slot as usize];
@@ -418,7 +419,7 @@ impl KeyLeases {
     /// Returns the lease that pays for a key at `now`, if it has one.
     fn lease(&self, window: u64, key: ClientKey, now: Timestamp) -> Option<&KeyLease> {
         let current = || {
-            let index = self.tables.iter().position(|table| table.is(window))?;
+            let index = self.tables.iter().position(|table| table.has_id(window))?;
             Some((index, self.tables[index].slot(key)?))
         };
         let (index, slot) = self.open_place(window, key, now).or_else(current)?;
@@ -444,7 +445,7 @@ impl KeyLeases {
         if !self.windows.open_by_key() {
             return None;
         }
-        let current = self.tables.iter().find(|table| table.is(window));
+        let current = self.tables.iter().find(|table| table.has_id(window));
         let is_shared = |table: &LeaseTable| Some(table.leases[table.find(key)? as usize].state == KeyState::Shared);
         let key = if current.and_then(is_shared) == Some(true) { shared_key(key) } else { key };
         let places = self.tables.iter().enumerate().filter_map(|(index, table)| Some((index, table.slot(key)?)));

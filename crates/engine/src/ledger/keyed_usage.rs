@@ -120,7 +120,8 @@ impl KeyedUsage {
         self.file.as_ref().map(|file| Arc::clone(&file.open))
     }
 
-    /// Returns the path, the windows, the step and the records of a file that replaces `failed`, whose sync has failed; `None` if another one already has.
+    /// Returns the path, the windows, the step and the records of a file that replaces `failed`, whose sync has failed; `None` if
+    /// another one already has.
     /// Changes from now on are for [`Self::replace_file`] to write.
     pub(crate) fn records_to_replace(
         &mut self,

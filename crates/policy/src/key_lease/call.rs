@@ -73,7 +73,7 @@ pub enum KeyGrant {
 /// What a ledger knows of a key beyond the window of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beyond {
-    /// All keys begin anew in the window.
+    /// The window is one of the quota: usage in earlier ones counts no more.
     Nothing,
     /// The window is a part of a sliding one.
     Earlier {

@@ -90,7 +90,7 @@ impl KeyLease {
         }
     }
 
-    /// Begins anew. Returns the lease before.
+    /// Resets the lease to one of which the ledger knows nothing. Returns what it was.
     pub(super) fn take(&mut self) -> Self {
         let Self { key, used_at, is_queued, is_active, .. } = *self;
         std::mem::replace(self, Self { is_queued, is_active, ..Self::new(key, used_at) })

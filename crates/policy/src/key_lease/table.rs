@@ -59,7 +59,7 @@ impl LeaseTable {
     }
 
     /// Returns true if this is the table of the window `id`.
-    pub(super) fn is(&self, id: u64) -> bool {
+    pub(super) fn has_id(&self, id: u64) -> bool {
         self.window.start.0 == id
     }
 

@@ -50,8 +50,8 @@ struct ScriptCall<'a> {
     length: u64,
     max_keys: usize,
     is_last: bool,
-    /// Key, acknowledged units (-1 without a reply), limit, taken, held, needed and wanted units, and the remaining time of the window of
-    /// the key, and the key whose budget it shares if there are too many.
+    /// Key, acknowledged units (-1 without a reply), the limit, taken, held, needed and wanted units with the remaining time of the
+    /// window of the key, and the key whose budget it shares if there are too many.
     rows: Vec<(String, i64, [u64; 6], String)>,
 }
 
