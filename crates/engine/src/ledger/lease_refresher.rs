@@ -9,7 +9,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tidegate_policy::Timestamp;
 use tidegate_policy::key_lease::KeyLeaseCall;
-use tidegate_policy::key_usage::KeyWindows;
 use tokio::sync::Notify;
 use tracing::{info, warn};
 
@@ -267,7 +266,7 @@ async fn refresh_keys<S: Store>(
                 engine.requeue_key_leases(call);
                 is_satisfied = false;
                 let is_first = !to_report.iter().any(|other: &&KeyLeaseCall| other.quota == call.quota);
-                if reply == Some(&KeyReply::ReportRequested) && (is_first || call.windows == KeyWindows::OfQuota) {
+                if reply == Some(&KeyReply::ReportRequested) && is_first {
                     to_report.push(call);
                 }
             }
