@@ -65,6 +65,8 @@ pub(in crate::gateway) enum RequestError {
     Query,
     /// Request target that is neither a path nor a URL.
     Target,
+    /// Header field of HTTP/2 with a blank before or after its value.
+    FieldValue,
     /// Both Content-Length and Transfer-Encoding.
     Framing,
     /// CONNECT or TRACE.
@@ -164,6 +166,10 @@ impl Target {
         if fields.len() > settings.limits.max_headers {
             return Err(RequestError::Malformed(http1::Malformed::HeadTooLarge));
         }
+        // Those of HTTP/1.1 are removed while it is parsed, also by the origin: it would read another value than the rules.
+        if head.version == Version::HTTP_2 && fields.iter().any(|field| has_outer_blank(field.value)) {
+            return Err(RequestError::FieldValue);
+        }
         if let Some(length) = fields.get(Name::ContentLength) {
             if fields.contains(Name::TransferEncoding) {
                 return Err(RequestError::Framing);
@@ -240,6 +246,11 @@ pub(in crate::gateway) fn host(head: &RequestHead) -> &[u8] {
         Some(authority) => authority.as_str().as_bytes(),
         None => head.fields.get(Name::Host).unwrap_or_default(),
     }
+}
+
+/// Returns true for a value that RFC 9113 section 8.2.1 forbids, because a space or tab begins or ends it.
+fn has_outer_blank(value: &[u8]) -> bool {
+    [value.first(), value.last()].into_iter().flatten().any(|byte| matches!(byte, b' ' | b'\t'))
 }
 
 /// Returns true if the port, if there is one, is a number: `example.com:80.evil.com` is no spelling of `example.com`.

@@ -52,6 +52,16 @@ fn too_many_fields_are_rejected() {
 }
 
 #[test]
+fn blank_around_a_value_makes_no_other_key_over_http2() {
+    let site = Site::new(QUOTA);
+    for (value, status) in [("key", 502), ("a key", 502), (" key", 400), ("key ", 400), ("\tkey", 400), ("key\t", 400)]
+    {
+        let answer = site.send("GET /item/1 HTTP/2", &[("x-api-key", value)]);
+        assert_eq!((answer.status, answer.line.is_some()), (status, status == 502), "{value:?}");
+    }
+}
+
+#[test]
 fn request_that_has_passed_the_gateway_is_a_loop() {
     let site = Site::new(QUOTA);
     let mut known = site.known("GET /item/1", &[("via", "1.1 another, 1.1 tidegate-00000000")]);

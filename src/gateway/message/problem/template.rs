@@ -215,6 +215,9 @@ impl ProblemTemplate {
             }
             RequestError::Query => plain!(414, "URI Too Long", "The query has more than 1,000 parameters."),
             RequestError::Target => plain!(400, "Bad Request", "The request target is neither a path nor a URL."),
+            RequestError::FieldValue => {
+                plain!(400, "Bad Request", "A header field has a space or tab before or after its value.")
+            }
             RequestError::Framing => {
                 plain!(400, "Bad Request", "Content-Length and Transfer-Encoding exclude each other.")
             }
