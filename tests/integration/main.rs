@@ -55,6 +55,7 @@ mod header_rules;
 mod hostile_connections;
 mod hosts;
 mod html_report;
+mod http2_conformance;
 mod init;
 mod json_routes;
 mod learn;
