@@ -308,19 +308,23 @@ impl KeyLeases {
         }
     }
 
-    fn report_of(&self, quota: &str, now: Timestamp, is_lost: impl Fn(&LeaseTable) -> bool) -> Vec<KeyLeaseCall> {
-        let row = |lease: &KeyLease| {
+    fn report_of(&mut self, quota: &str, now: Timestamp, is_lost: impl Fn(&LeaseTable) -> bool) -> Vec<KeyLeaseCall> {
+        let is_known = |lease: &KeyLease| {
+            let has_units = !lease.held.max(lease.used).max(lease.acknowledged).is_zero();
+            lease.state == KeyState::Counted && has_units && !lease.has_ended(now)
+        };
+        let row = |lease: &mut KeyLease| {
             let held = lease.held.max(lease.used);
             let acknowledged = Some(lease.acknowledged);
             KeyLeaseRow { acknowledged, ..lease.row(held, held, held, now) }
         };
-        let is_known = |row: &KeyLeaseRow| !row.held.is_zero() || row.acknowledged > Some(Units::ZERO);
-        let calls = |table: &LeaseTable| {
-            let counted = table.leases.iter().filter(|lease| lease.state == KeyState::Counted && !lease.has_ended(now));
-            let rows: Vec<KeyLeaseRow> = counted.map(row).filter(is_known).collect();
-            rows.chunks(MAX_ROWS).map(|rows| self.call(quota, table.window, rows, now)).collect::<Vec<_>>()
+        let rows = |table: &mut LeaseTable| {
+            let known = table.leases.iter_mut().filter(|lease| is_known(lease));
+            (table.window, known.map(row).collect::<Vec<_>>())
         };
-        self.tables.iter().filter(|table| is_lost(table)).flat_map(calls).collect()
+        let reported: Vec<_> = self.tables.iter_mut().filter(|table| is_lost(table)).map(rows).collect();
+        let calls = reported.iter().flat_map(|(window, rows)| rows.chunks(MAX_ROWS).map(|rows| (*window, rows)));
+        calls.map(|(window, rows)| self.call(quota, window, rows, now)).collect()
     }
 
     /// Applies the leases of a call, in the order of its rows. Returns false if a key still lacks units that may come soon.
@@ -329,7 +333,7 @@ impl KeyLeases {
         let Some(index) = self.tables.iter().position(is_of_call) else { return true };
         let mut is_satisfied = true;
         for (row, grant) in call.rows.iter().zip(grants) {
-            let Some(slot) = self.tables[index].find(row.key) else { continue };
+            let Some(slot) = self.tables[index].awaiting(row.key) else { continue };
             match *grant {
                 KeyGrant::Shared => self.share(index, slot, call, row),
                 KeyGrant::Ended => {
@@ -405,7 +409,7 @@ impl KeyLeases {
     pub fn requeue(&mut self, call: &KeyLeaseCall) {
         let Some(table) = self.tables.iter_mut().find(|table| table.window == call.window) else { return };
         for row in &call.rows {
-            if let Some(slot) = table.find(row.key) {
+            if let Some(slot) = table.awaiting(row.key) {
                 let lease = &mut table.leases[slot as usize];
                 lease.lacking = lease.lacking.max(row.needed.saturating_sub(row.held));
                 // The ledger may have received the call.

@@ -42,6 +42,9 @@ pub(super) struct KeyLease {
     pub(super) is_starved: bool,
     /// True if the ledger knows the used units.
     pub(super) is_reported: bool,
+    /// True from a row until its reply. False of an entry that was reset or has taken the place of another one meanwhile: the reply is
+    /// about what was there before.
+    pub(super) awaits_reply: bool,
 }
 
 /// What the ledger knows of a key.
@@ -87,6 +90,7 @@ impl KeyLease {
             is_active: false,
             is_starved: false,
             is_reported: true,
+            awaits_reply: false,
         }
     }
 
@@ -115,7 +119,8 @@ impl KeyLease {
         self.ends_at.map(|ends_at| Timestamp(ends_at.get()))
     }
 
-    pub(super) fn row(&self, held: Units, needed: Units, wanted: Units, now: Timestamp) -> KeyLeaseRow {
+    pub(super) fn row(&mut self, held: Units, needed: Units, wanted: Units, now: Timestamp) -> KeyLeaseRow {
+        self.awaits_reply = true;
         KeyLeaseRow {
             key: self.key,
             acknowledged: Some(self.acknowledged).filter(|_| self.state != KeyState::Unknown),

@@ -105,6 +105,12 @@ impl LeaseTable {
         self.slots.find(hash, |slot| self.leases[*slot as usize].key == key).copied()
     }
 
+    /// Returns the entry of a key to which the reply to its row applies; `None` if another one has its place.
+    pub(super) fn awaiting(&mut self, key: ClientKey) -> Option<u32> {
+        let slot = self.find(key)?;
+        std::mem::take(&mut self.leases[slot as usize].awaits_reply).then_some(slot)
+    }
+
     /// Returns the entry that pays for a key.
     pub(super) fn slot(&self, key: ClientKey) -> Option<u32> {
         let slot = self.find(key)?;
@@ -144,15 +150,18 @@ impl LeaseTable {
     /// Returns an entry that makes room for another key: one that holds nothing, or one of which the ledger knows all, and that was
     /// not used lately.
     pub(super) fn evictable(&mut self) -> Option<u32> {
-        if let Some(slot) = self.sharing.pop_front() {
-            return Some(slot);
+        while let Some(slot) = self.sharing.pop_front() {
+            // The ledger may have counted the key apart since.
+            if self.leases[slot as usize].state == KeyState::Shared {
+                return Some(slot);
+            }
         }
         let count = self.leases.len() as u32;
         let first = self.next_candidate;
         self.next_candidate = (first + CANDIDATES) % count;
         let is_idle = |slot: &u32| {
             let lease = &self.leases[*slot as usize];
-            let is_complete = lease.held == lease.used && lease.is_reported && !lease.is_queued;
+            let is_complete = lease.held == lease.used && lease.is_reported && !lease.is_queued && !lease.awaits_reply;
             let is_idle = !lease.is_active && self.tick.wrapping_sub(lease.used_at) >= IDLE_TICKS;
             is_complete && is_idle && lease.key.owner() != KeyOwner::SharedBudget
         };
@@ -194,14 +203,14 @@ impl LeaseTable {
         self.tick.wrapping_sub(self.leases[slot as usize].used_at) > IDLE_TICKS
     }
 
-    /// Returns the row of the next call; `None` if the window of the key has ended. Units that it returns are not used from now on:
+    /// Returns the row of the next call; `None` if nothing is to be said of the entry, or the window of the key has ended. Units that it returns are not used from now on:
     /// those of an idle key, those of a part that has ended, and those that do not suffice for a request.
     pub(super) fn row(&mut self, slot: u32, windows: KeyWindows, now: Timestamp) -> Option<KeyLeaseRow> {
         let is_over = self.is_over(windows, now);
         let is_idle = self.is_idle(slot) || is_over;
         let lease = &mut self.leases[slot as usize];
-        lease.is_queued = false;
-        if lease.has_ended(now) {
+        // An entry that has taken the place of a queued one is not queued, or twice.
+        if !std::mem::take(&mut lease.is_queued) || lease.has_ended(now) {
             return None;
         }
         if is_over {

@@ -4,6 +4,7 @@ use super::*;
 use crate::Timestamp;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 const WINDOW: Span = Span { start: Timestamp::from_seconds(0), end: Timestamp::from_seconds(100) };
 const NOW: Timestamp = Timestamp::from_seconds(50);
@@ -175,6 +176,29 @@ fn late_cost_of_a_key_whose_place_was_given_away_is_charged() {
     leases.settle(0, key(1), units(5), units(30));
     exchange(&mut ledger, 0, &mut leases, true);
     assert_eq!(ledger.0[&key(1)][&0].1, units(30));
+}
+
+#[test]
+fn reply_about_a_window_that_has_ended_meanwhile_is_not_applied() {
+    let length = Duration::from_secs(20);
+    let windows = KeyWindows::FirstUse { length };
+    let mut leases = KeyLeases::new(windows, 10);
+    let span = windows.table_span(WINDOW, NOW);
+    let grant = |held, remaining| {
+        let (held, beyond) = (units(held), Beyond::Own { remaining, is_earlier: false });
+        [KeyGrant::Counted { held, taken_by_others: Units::ZERO, forgotten: Units::ZERO, beyond }]
+    };
+    leases.request(span, key(1), units(100), units(5), NOW);
+    // By the clock of the ledger, its window has begun earlier.
+    let first = leases.calls("q", span, NOW, false).remove(0);
+    leases.apply(&first, &grant(20, Duration::from_secs(5)));
+    leases.reserve(span, key(1), units(100), units(20), NOW);
+    let call = leases.calls("q", span, NOW, true).remove(0);
+    let later = NOW + Duration::from_secs(6);
+    leases.request(span, key(1), units(100), units(5), later);
+    leases.apply(&call, &grant(40, Duration::from_secs(20)));
+    let balance = leases.balance(span.start.0, key(1), units(100), units(5), later);
+    assert_eq!(balance, KeyBalance { taken: Units::ZERO, leased: Units::ZERO });
 }
 
 #[test]

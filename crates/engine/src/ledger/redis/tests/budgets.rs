@@ -40,6 +40,8 @@ struct Admitted {
 struct Instance {
     leases: KeyLeases,
     store: RedisStore,
+    /// Calls that the ledger has executed, with its replies, which have not arrived.
+    in_flight: Vec<(KeyLeaseCall, KeyReply)>,
 }
 
 /// Gateways that share the budgets of one quota.
@@ -70,6 +72,11 @@ enum Step {
         quarters: u64,
     },
     Exchange {
+        instance: usize,
+        is_tick: bool,
+    },
+    /// Calls the ledger. The replies arrive with the next step that calls it.
+    Send {
         instance: usize,
         is_tick: bool,
     },
@@ -129,7 +136,7 @@ impl Fleet {
         }
         store.budgets.client.script =
             script.replace("redis.call('TIME')", &clock).replace("redis.call('INFO', 'server')", &run);
-        Instance { leases: KeyLeases::new(self.windows, self.max_keys), store }
+        Instance { leases: KeyLeases::new(self.windows, self.max_keys), store, in_flight: Vec::new() }
     }
 
     fn window(&self) -> Span {
@@ -143,17 +150,30 @@ impl Fleet {
         replies.expect("the server is up").remove(0)
     }
 
+    /// Returns the next calls, which are made once all replies to earlier ones have arrived.
     fn calls(&mut self, instance: usize, is_tick: bool) -> Vec<KeyLeaseCall> {
+        self.deliver(instance);
         let (window, now) = (self.window(), self.fixture.now());
         self.instances[instance].leases.calls(QUOTA, window, now, is_tick)
     }
 
     /// Exchanges leases as the refresher does.
     fn exchange(&mut self, instance: usize, is_tick: bool) {
+        self.send(instance, is_tick);
+        self.deliver(instance);
+    }
+
+    fn send(&mut self, instance: usize, is_tick: bool) {
         for call in self.calls(instance, is_tick) {
             let reply = self.call(instance, KeyOperation::Lease, &call);
-            match &reply {
-                KeyReply::Granted(grants) => _ = self.instances[instance].leases.apply(&call, grants),
+            self.instances[instance].in_flight.push((call, reply));
+        }
+    }
+
+    fn deliver(&mut self, instance: usize) {
+        for (call, reply) in std::mem::take(&mut self.instances[instance].in_flight) {
+            match reply {
+                KeyReply::Granted(grants) => _ = self.instances[instance].leases.apply(&call, &grants),
                 KeyReply::NotOpen => self.instances[instance].leases.requeue(&call),
                 KeyReply::ReportRequested => {
                     self.instances[instance].leases.requeue(&call);
@@ -225,6 +245,7 @@ impl Fleet {
             Step::RequestWithLease { instance, key, cost } => _ = self.request_with_lease(instance, key, cost),
             Step::Settle { quarters } => self.settle(quarters),
             Step::Exchange { instance, is_tick } => self.exchange(instance, is_tick),
+            Step::Send { instance, is_tick } => self.send(instance, is_tick),
             Step::LoseReply { instance } => {
                 for call in self.calls(instance, false) {
                     self.call(instance, KeyOperation::Lease, &call);
@@ -299,6 +320,7 @@ fn step(loses_data: bool, keys: u64) -> impl Strategy<Value = Step> {
             .prop_map(|(instance, key, cost)| Step::RequestWithLease { instance, key, cost }),
         10 => (0_u64..=4).prop_map(|quarters| Step::Settle { quarters }),
         25 => (0_usize..3, any::<bool>()).prop_map(|(instance, is_tick)| Step::Exchange { instance, is_tick }),
+        5 => (0_usize..3, any::<bool>()).prop_map(|(instance, is_tick)| Step::Send { instance, is_tick }),
         3 => (0_usize..3).prop_map(|instance| Step::LoseReply { instance }),
         10 => time,
         2 => loss,
@@ -482,6 +504,23 @@ fn lost_replies_and_moves_to_the_span_before_leak_nothing() {
             fleet.instances[1].leases.apply(&call, &grants);
         }
         assert_eq!(fleet.spend(1, 2, 1), LIMIT - 1, "{windows:?}");
+    }
+}
+
+#[test]
+fn reply_is_for_no_lease_that_has_taken_the_place_of_its_own() {
+    let redis = real::RedisServer::start(&[]);
+    for (name, windows) in (1..).zip(all_windows()) {
+        let mut fleet = Fleet::with_max_keys(&RedisFixture::new(redis.port, name), windows, 2);
+        (0..20).for_each(|_| assert!(fleet.request_with_lease(0, 1, 1), "{windows:?}"));
+        assert!(fleet.request_with_lease(0, 2, 1), "{windows:?}");
+        (0..3).for_each(|_| fleet.exchange(0, true));
+        assert!(!fleet.request(0, 1, 5), "{windows:?}: it was idle");
+        fleet.send(0, true);
+        assert!(!fleet.request(0, 3, 1), "{windows:?}: it has no lease");
+        assert!(!fleet.request(0, 1, 5), "{windows:?}: it waits for the reply");
+        fleet.deliver(0);
+        assert_eq!(fleet.spend(0, 1, 1), LIMIT - 20, "{windows:?}");
     }
 }
 
