@@ -11,21 +11,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tidegate_engine::clock::Clock;
 use tidegate_engine::ledger::redis::{HostPort, Incarnation, RedisAddress, RedisEndpoint};
-use tidegate_engine::ledger::{
-    KeyOperation, KeyReply, Lease, LeaseRefresher, LeaseRequest, RedisStore, Store, StoreError, WakeHandle,
-};
+use tidegate_engine::ledger::{Lease, LeaseRefresher, LeaseRequest, RedisStore, Store, StoreError, WakeHandle};
 use tidegate_engine::{Admission, Engine, LeaseMode};
 use tidegate_policy::budget::{Budget, BudgetKey, Payer};
 use tidegate_policy::decide::DecisionRequest;
 use tidegate_policy::identity::ClientKey;
-use tidegate_policy::key_lease::KeyLeaseCall;
+use tidegate_policy::key_lease::{KeyLeaseCall, KeyReply};
 use tidegate_policy::quota::Quota;
 use tidegate_policy::{ClassId, RouteId, Rules, Timestamp, fixtures};
 
 const KEYS: u64 = 1_000_000;
 
 /// Number of keys that wait for leases together.
-const BATCH: u64 = 10_000;
+const BATCH: u64 = 2_000;
 
 const NOON: Timestamp = Timestamp::from_seconds(1_800_014_400);
 
@@ -96,14 +94,9 @@ impl Store for CountingStore {
         self.store.close(requests, now).await
     }
 
-    async fn lease_keys(
-        &mut self,
-        operation: KeyOperation,
-        calls: &[KeyLeaseCall],
-        now: Timestamp,
-    ) -> Result<Vec<KeyReply>, StoreError> {
-        self.calls.fetch_add(calls.len() as u64, Ordering::Relaxed);
-        self.store.lease_keys(operation, calls, now).await
+    async fn lease_keys(&mut self, call: &KeyLeaseCall, now: Timestamp) -> Result<KeyReply, StoreError> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.store.lease_keys(call, now).await
     }
 }
 

@@ -5,8 +5,7 @@ use super::quota::QuotaCounter;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tidegate_policy::Timestamp;
-use tidegate_policy::key_lease::{KeyGrant, KeyLeaseCall, KeyLeases};
-use tidegate_policy::window::Span;
+use tidegate_policy::key_lease::{KeyLeaseCall, KeyLeases, KeyReply, MAX_ROWS};
 
 impl Engine {
     /// Leases no budgets of keys from now on, or leases them again.
@@ -19,7 +18,7 @@ impl Engine {
         self.holds_key_leases.load(Ordering::Relaxed)
     }
 
-    /// Returns the calls for keys of all quotas that need a lease. With `is_tick`, which is to be set once a second, also those that
+    /// Returns the next calls for keys of all quotas that need a lease, of bounded size for each. With `is_tick`, which is to be set once a second, also those that
     /// report usage and return units.
     pub(crate) fn key_lease_calls(&self, now: Timestamp, is_tick: bool) -> Vec<KeyLeaseCall> {
         if self.holds_key_leases() {
@@ -29,25 +28,20 @@ impl Engine {
             let window = counter.has_key_leases().then(|| counter.lock_at(now).effective_span())?;
             counter.with_key_leases(|leases| {
                 let window = leases.windows().table_span(window, now);
-                leases.calls(counter.name(), window, now, is_tick)
+                leases.calls(counter.name(), window, now, is_tick, MAX_ROWS)
             })
         };
         self.all_counters().iter().filter_map(calls).flatten().collect()
     }
 
-    /// Applies the leases of a call. Returns false if a key still lacks units that may come soon.
-    pub(crate) fn apply_key_leases(&self, call: &KeyLeaseCall, grants: &[KeyGrant]) -> bool {
-        self.with_key_leases(&call.quota, |leases| leases.apply(call, grants)).unwrap_or(true)
+    /// Applies the reply to a call. Returns false if a key still lacks units that may come soon.
+    pub(crate) fn apply_key_leases(&self, call: &KeyLeaseCall, reply: &KeyReply) -> bool {
+        self.with_key_leases(&call.quota, |leases| leases.apply(call, reply)).unwrap_or(true)
     }
 
     /// Queues the keys of a call that the ledger has not executed.
     pub(crate) fn requeue_key_leases(&self, call: &KeyLeaseCall) {
         self.with_key_leases(&call.quota, |leases| leases.requeue(call));
-    }
-
-    /// Returns calls that report all leases of a quota that count in a window, or at `now`.
-    pub(crate) fn report_of_keys(&self, quota: &str, window: Span, now: Timestamp) -> Vec<KeyLeaseCall> {
-        self.with_key_leases(quota, |leases| leases.report(quota, window, now)).unwrap_or_default()
     }
 
     /// Returns calls that return all units of keys that are not used. No units may be taken afterwards.

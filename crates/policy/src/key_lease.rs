@@ -12,14 +12,16 @@ use super::key_usage::{KeyEntry, KeyWindows};
 use super::replaced_windows::ReplacedWindows;
 use super::units::Units;
 use super::window::Span;
-pub use call::{Beyond, KeyGrant, KeyLeaseCall, KeyLeaseRow, MAX_ROWS};
+pub use call::{Beyond, KeyGrant, KeyLeaseCall, KeyLeaseRow, KeyOperation, KeyReply, MAX_ROWS};
 use lease::{KeyLease, KeyState, spent};
+use report::Report;
 use std::collections::BTreeMap;
 use std::num::NonZero;
 use table::LeaseTable;
 
 mod call;
 mod lease;
+mod report;
 mod table;
 
 /// Leases of the keys of one quota, in its latest windows.
@@ -31,6 +33,8 @@ pub struct KeyLeases {
     max_keys: usize,
     /// Windows that a change of the configuration has replaced.
     replaced: ReplacedWindows,
+    /// Report to a ledger that has lost leases, until it has received all.
+    report: Option<Report>,
 }
 
 /// Units of a key.
@@ -53,7 +57,13 @@ pub fn shared_key(key: ClientKey) -> ClientKey {
 impl KeyLeases {
     /// Creates the leases of at most `max_keys` keys in each window.
     pub fn new(windows: KeyWindows, max_keys: usize) -> Self {
-        Self { windows, tables: Vec::new(), max_keys: max_keys.max(1), replaced: ReplacedWindows::default() }
+        Self {
+            windows,
+            tables: Vec::new(),
+            max_keys: max_keys.max(1),
+            replaced: ReplacedWindows::default(),
+            report: None,
+        }
     }
 
     /// Returns the windows of the keys.
@@ -86,7 +96,7 @@ impl KeyLeases {
             }
             self.tables.push(table);
         }
-        self.windows = windows;
+        (self.windows, self.report) = (windows, None);
         self.replaced.add(ids, after.start.0);
     }
 
@@ -237,98 +247,111 @@ impl KeyLeases {
         }
     }
 
-    /// Returns the next calls for windows that count at `now`, of which `window` is the current one. With `is_tick`, which is to be
-    /// set once a second, units that are not used are returned, and there is at least one call: the ledger knows who is running.
-    pub fn calls(&mut self, quota: &str, window: Span, now: Timestamp, is_tick: bool) -> Vec<KeyLeaseCall> {
+    /// Returns the next calls for windows that count at `now`, of which `window` is the current one: one for each, with at most
+    /// `max_rows` rows. Each is to be applied or requeued before the next ones are made. With `is_tick`, which is to be set once a
+    /// second, units that are not used are returned, and there is at least one call: the ledger knows who is running.
+    ///
+    /// While leases are reported to a ledger that has lost them, the calls are those of the report.
+    pub fn calls(
+        &mut self,
+        quota: &str,
+        window: Span,
+        now: Timestamp,
+        is_tick: bool,
+        max_rows: usize,
+    ) -> Vec<KeyLeaseCall> {
         self.begin(window);
-        let (windows, max_keys) = (self.windows, self.max_keys);
-        let with_leases: Vec<u64> =
-            self.tables.iter().filter(|table| table.has_leases).map(|table| table.window.start.0).collect();
+        let windows = self.windows;
+        if is_tick {
+            let counting = self.tables.iter_mut().filter(|table| table.counts(windows, now));
+            counting.for_each(|table| table.advance_tick(windows, now));
+        }
+        self.report = self.report.filter(|report| !report.is_over(windows, now));
+        if let Some(report) = self.report {
+            let (operation, window, rows) = report.next_call(&mut self.tables, windows, now, max_rows);
+            return vec![KeyLeaseCall { has_more: true, ..self.call(quota, operation, window, rows, now) }];
+        }
+        // The ledger deletes those that do not count any more.
+        let with_leases = self.tables.iter().filter(|table| table.has_leases && table.counts(windows, now));
+        let with_leases: Vec<u64> = with_leases.map(|table| table.window.start.0).collect();
         let mut calls = Vec::new();
-        for table in self.tables.iter_mut().filter(|table| table.counts(windows, now)) {
-            if is_tick {
-                table.advance_tick(windows, now);
+        for index in 0..self.tables.len() {
+            let table = &mut self.tables[index];
+            let (window, id) = (table.window, table.window.start.0);
+            if !table.counts(windows, now) {
+                continue;
             }
-            let queue = std::mem::take(&mut table.queue);
-            let rows: Vec<KeyLeaseRow> = queue.into_iter().filter_map(|slot| table.row(slot, windows, now)).collect();
-            let id = table.window.start.0;
-            let leased =
-                with_leases.iter().copied().filter(|earlier| *earlier <= id && windows.counts_at(*earlier, id));
-            let call = KeyLeaseCall {
-                quota: quota.to_owned(),
-                now,
-                windows,
-                window: table.window,
-                leased: leased.collect(),
-                max_keys,
-                rows: Vec::new(),
-            };
-            calls.extend(rows.chunks(MAX_ROWS).map(|rows| KeyLeaseCall { rows: rows.to_vec(), ..call.clone() }));
-            if is_tick && rows.is_empty() && table.window.contains(now) {
-                calls.push(call);
+            let rows = table.rows(windows, now, max_rows);
+            let has_more = !table.queue.is_empty();
+            if !rows.is_empty() || (is_tick && window.contains(now)) {
+                let is_earlier = |earlier: &u64| *earlier <= id && windows.counts_at(*earlier, id);
+                let leased = with_leases.iter().copied().filter(is_earlier).collect();
+                let call = self.call(quota, KeyOperation::Lease, window, rows, now);
+                calls.push(KeyLeaseCall { leased, has_more, ..call });
             }
         }
         calls
-    }
-
-    /// Returns calls that report all that this instance holds for a ledger that has lost it: in the window of the quota, or in all that
-    /// counts at `now` of other windows.
-    pub fn report(&mut self, quota: &str, window: Span, now: Timestamp) -> Vec<KeyLeaseCall> {
-        let windows = self.windows;
-        let is_lost = |table: &LeaseTable| match windows {
-            KeyWindows::OfQuota => table.window == window,
-            _ => table.counts(windows, now),
-        };
-        self.report_of(quota, now, is_lost)
     }
 
     /// Returns calls that return all that is not used, which is not held any more.
     pub fn last_report(&mut self, quota: &str, now: Timestamp) -> Vec<KeyLeaseCall> {
-        for lease in self.tables.iter_mut().flat_map(|table| &mut table.leases) {
-            lease.held = lease.used;
+        let mut calls = Vec::new();
+        for index in 0..self.tables.len() {
+            let table = &mut self.tables[index];
+            table.leases.iter_mut().for_each(|lease| lease.held = lease.used);
+            let (window, rows) = (table.window, table.report_rows(0, now, usize::MAX));
+            let call = |rows: &[KeyLeaseRow]| self.call(quota, KeyOperation::Close, window, rows.to_vec(), now);
+            calls.extend(rows.chunks(MAX_ROWS).map(call));
         }
-        let mut calls = self.report_of(quota, now, |_| true);
         // The ledger waits no more for an instance that ends.
         if let Some(table) = self.tables.first().filter(|_| calls.is_empty()) {
-            calls.push(self.call(quota, table.window, &[], now));
+            calls.push(self.call(quota, KeyOperation::Close, table.window, Vec::new(), now));
         }
         calls
     }
 
-    fn call(&self, quota: &str, window: Span, rows: &[KeyLeaseRow], now: Timestamp) -> KeyLeaseCall {
-        let (windows, max_keys) = (self.windows, self.max_keys);
-        KeyLeaseCall {
-            quota: quota.to_owned(),
-            now,
-            windows,
-            window,
-            leased: Vec::new(),
-            max_keys,
-            rows: rows.to_vec(),
-        }
+    fn call(
+        &self,
+        quota: &str,
+        operation: KeyOperation,
+        window: Span,
+        rows: Vec<KeyLeaseRow>,
+        now: Timestamp,
+    ) -> KeyLeaseCall {
+        let (quota, windows, max_keys) = (quota.to_owned(), self.windows, self.max_keys);
+        KeyLeaseCall { quota, operation, now, windows, window, leased: Vec::new(), max_keys, rows, has_more: false }
     }
 
-    fn report_of(&mut self, quota: &str, now: Timestamp, is_lost: impl Fn(&LeaseTable) -> bool) -> Vec<KeyLeaseCall> {
-        let is_known = |lease: &KeyLease| {
-            let has_units = !lease.held.max(lease.used).max(lease.acknowledged).is_zero();
-            lease.state == KeyState::Counted && has_units && !lease.has_ended(now)
-        };
-        let row = |lease: &mut KeyLease| {
-            let held = lease.held.max(lease.used);
-            let acknowledged = Some(lease.acknowledged);
-            KeyLeaseRow { acknowledged, ..lease.row(held, held, held, now) }
-        };
-        let rows = |table: &mut LeaseTable| {
-            let known = table.leases.iter_mut().filter(|lease| is_known(lease));
-            (table.window, known.map(row).collect::<Vec<_>>())
-        };
-        let reported: Vec<_> = self.tables.iter_mut().filter(|table| is_lost(table)).map(rows).collect();
-        let calls = reported.iter().flat_map(|(window, rows)| rows.chunks(MAX_ROWS).map(|rows| (*window, rows)));
-        calls.map(|(window, rows)| self.call(quota, window, rows, now)).collect()
+    /// Applies the reply to a call. Returns false if a key still lacks units that may come soon.
+    pub fn apply(&mut self, call: &KeyLeaseCall, reply: &KeyReply) -> bool {
+        let is_report = matches!(call.operation, KeyOperation::Report { .. });
+        match reply {
+            KeyReply::Granted(grants) => {
+                if let (KeyOperation::Report { is_last, .. }, Some(report)) = (call.operation, &mut self.report) {
+                    if let Some(table) = self.tables.iter().find(|table| table.window == call.window) {
+                        report.advance(call, table);
+                    }
+                    self.report = self.report.filter(|_| !is_last);
+                }
+                return self.apply_grants(call, grants);
+            }
+            KeyReply::ReportRequested { loss } if self.report.is_none_or(|report| report.loss != *loss) => {
+                self.report = Some(Report::new(*loss, call.window));
+                let counting = self.tables.iter_mut().filter(|table| table.counts(self.windows, call.now));
+                counting.for_each(LeaseTable::lose);
+            }
+            KeyReply::ReportRequested { .. } => {}
+            // Nothing of it counts any more. Without rows, it was the last call: the ledger asks once more in an open window.
+            KeyReply::NotOpen if is_report && call.rows.is_empty() => self.report = None,
+            KeyReply::NotOpen if is_report => self.report.iter_mut().for_each(|report| report.skip(call.window)),
+            KeyReply::NotOpen => {}
+        }
+        self.requeue(call);
+        false
     }
 
     /// Applies the leases of a call, in the order of its rows. Returns false if a key still lacks units that may come soon.
-    pub fn apply(&mut self, call: &KeyLeaseCall, grants: &[KeyGrant]) -> bool {
+    fn apply_grants(&mut self, call: &KeyLeaseCall, grants: &[KeyGrant]) -> bool {
         let is_of_call = |table: &LeaseTable| table.window == call.window && self.windows == call.windows;
         let Some(index) = self.tables.iter().position(is_of_call) else { return true };
         let mut is_satisfied = true;
@@ -405,15 +428,16 @@ impl KeyLeases {
         Some((index, slot))
     }
 
-    /// Queues the rows of a call that the ledger has not executed, or not for certain.
+    /// Queues the rows of a call that the ledger has not executed, or not for certain. Those of a report are reported again.
     pub fn requeue(&mut self, call: &KeyLeaseCall) {
         let Some(table) = self.tables.iter_mut().find(|table| table.window == call.window) else { return };
         for row in &call.rows {
-            if let Some(slot) = table.awaiting(row.key) {
-                let lease = &mut table.leases[slot as usize];
+            let Some(slot) = table.awaiting(row.key) else { continue };
+            let lease = &mut table.leases[slot as usize];
+            // The ledger may have received the call.
+            lease.acknowledged = lease.acknowledged.min(row.held);
+            if call.operation == KeyOperation::Lease {
                 lease.lacking = lease.lacking.max(row.needed.saturating_sub(row.held));
-                // The ledger may have received the call.
-                lease.acknowledged = lease.acknowledged.min(row.held);
                 lease.is_starved = true;
                 table.enqueue(slot);
             }

@@ -1,6 +1,6 @@
 //! Background task that refreshes the leases of the engine from a ledger, on its own thread.
 
-use super::store::{KeyOperation, KeyReply, Lease, LeaseRequest, Store, StoreError};
+use super::store::{Lease, LeaseRequest, Store, StoreError};
 use crate::{Engine, LeaseMode};
 use parking_lot::{Condvar, Mutex};
 use std::io;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tidegate_policy::Timestamp;
-use tidegate_policy::key_lease::KeyLeaseCall;
+use tidegate_policy::key_lease::{KeyLeaseCall, KeyOperation, KeyReply};
 use tokio::sync::Notify;
 use tracing::{info, warn};
 
@@ -166,7 +166,7 @@ async fn run<S: Store>(
         };
         let started_at = now();
         let round = if stopping {
-            release_all(&mut store, engine, started_at).await.map(|()| true)
+            release_all(&mut store, engine, started_at).await.map(|()| REFRESH_INTERVAL)
         } else {
             let is_tick = started_at.saturating_duration_since(last_tick) >= REFRESH_INTERVAL || started_at < last_tick;
             if is_tick {
@@ -174,13 +174,10 @@ async fn run<S: Store>(
             }
             let refreshed = refresh_once(&mut store, engine, started_at, refresh_time.at(started_at)).await;
             let keys_refreshed = refresh_keys(&mut store, engine, started_at, is_tick).await;
-            refreshed.and_then(|is_satisfied| Ok(keys_refreshed? && is_satisfied))
+            refreshed.and_then(|is_satisfied| Ok(pause_after(is_satisfied).min(keys_refreshed?)))
         };
         refresh_time.record(started_at, now());
-        let pause = match &round {
-            Ok(true) | Err(_) => REFRESH_INTERVAL,
-            Ok(false) => SHORTFALL_INTERVAL,
-        };
+        let pause = *round.as_ref().unwrap_or(&REFRESH_INTERVAL);
         match &round {
             Ok(_) if failures > 0 => {
                 failures = 0;
@@ -211,6 +208,11 @@ async fn run<S: Store>(
         let _ = tokio::time::timeout(pause, wake_handle.0.notified()).await;
         tokio::time::sleep(MIN_INTERVAL).await;
     }
+}
+
+/// Returns the time until the next refresh; `is_satisfied` is true if no lease lacks units that may come soon.
+const fn pause_after(is_satisfied: bool) -> Duration {
+    if is_satisfied { REFRESH_INTERVAL } else { SHORTFALL_INTERVAL }
 }
 
 /// Returns what an unavailable ledger means for requests. `has_leased` is true if it has responded before.
@@ -247,64 +249,32 @@ async fn refresh_once<S: Store>(
     }
 }
 
-/// Refreshes the leases of keys that need it. Returns true if none lacks units that may come soon.
+/// Refreshes leases of keys that need it, a bounded number of each quota: further ones wait until all quotas had their turn. Returns the
+/// time until the next refresh.
 async fn refresh_keys<S: Store>(
     store: &mut S,
     engine: &Engine,
     now: Timestamp,
     is_tick: bool,
-) -> Result<bool, StoreError> {
+) -> Result<Duration, StoreError> {
     let calls = engine.key_lease_calls(now, is_tick);
-    let (mut is_satisfied, mut to_report) = (true, Vec::new());
+    let mut pause = REFRESH_INTERVAL;
     // A call at a time: units that one returns are not used until its reply.
     for (index, call) in calls.iter().enumerate() {
-        let replies = store.lease_keys(KeyOperation::Lease, std::slice::from_ref(call), now).await;
-        let reply = replies.inspect_err(|_| calls[index..].iter().for_each(|call| engine.requeue_key_leases(call)))?;
-        match reply.first() {
-            Some(KeyReply::Granted(grants)) => is_satisfied &= engine.apply_key_leases(call, grants),
-            reply => {
-                engine.requeue_key_leases(call);
-                is_satisfied = false;
-                let is_first = !to_report.iter().any(|other: &&KeyLeaseCall| other.quota == call.quota);
-                if reply == Some(&KeyReply::ReportRequested) && is_first {
-                    to_report.push(call);
-                }
-            }
-        }
+        let reply = store.lease_keys(call, now).await;
+        let reply = reply.inspect_err(|_| calls[index..].iter().for_each(|call| engine.requeue_key_leases(call)))?;
+        let is_satisfied = engine.apply_key_leases(call, &reply);
+        let continues = call.has_more && matches!(reply, KeyReply::Granted(_));
+        pause = pause.min(if continues { Duration::ZERO } else { pause_after(is_satisfied) });
     }
-    // Afterwards, which may take long: the ledger knows by now that this instance is to report all quotas.
-    for call in to_report {
-        report_keys(store, engine, call, now).await?;
-    }
-    Ok(is_satisfied)
-}
-
-/// Reports all leases in the window of a call to a ledger that has lost them.
-async fn report_keys<S: Store>(
-    store: &mut S,
-    engine: &Engine,
-    call: &KeyLeaseCall,
-    now: Timestamp,
-) -> Result<(), StoreError> {
-    let mut calls = engine.report_of_keys(&call.quota, call.window, now);
-    if calls.is_empty() {
-        calls.push(KeyLeaseCall { rows: Vec::new(), leased: Vec::new(), ..call.clone() });
-    }
-    let last = calls.len() - 1;
-    for (index, call) in calls.iter().enumerate() {
-        let operation = KeyOperation::Report { is_last: index == last };
-        if let [KeyReply::Granted(grants)] = &store.lease_keys(operation, std::slice::from_ref(call), now).await?[..] {
-            engine.apply_key_leases(call, grants);
-        }
-    }
-    Ok(())
+    Ok(pause)
 }
 
 async fn release_all<S: Store>(store: &mut S, engine: &Engine, now: Timestamp) -> Result<(), StoreError> {
     correct(store, engine, now).await?;
     let closed = store.close(&engine.last_lease_requests(now), now).await;
     for call in engine.last_report_of_keys(now) {
-        store.lease_keys(KeyOperation::Close, &[call], now).await?;
+        store.lease_keys(&call, now).await?;
     }
     closed
 }
@@ -340,6 +310,7 @@ mod tests {
     use tidegate_policy::budget::{Budget, BudgetKey};
     use tidegate_policy::fixtures;
     use tidegate_policy::identity::ClientKey;
+    use tidegate_policy::key_lease::{Beyond, KeyGrant, KeyLeaseRow};
     use tidegate_policy::quota::Quota;
     use tidegate_policy::throttle::Scope;
     use tidegate_policy::{ClassId, RouteId, Rules, Units};
@@ -609,10 +580,23 @@ mod tests {
         assert_eq!(fixture.store.take_calls().last(), Some(&("close", 1)), "a dropped refresher is closed");
     }
 
-    /// A ledger that has lost all budgets, and cannot be reached any more during the first report.
-    struct LostBudgets(Vec<(&'static str, String)>);
+    /// A ledger of budgets of keys that records its calls: operation, quota and number of rows.
+    struct KeyLedger {
+        calls: Vec<(KeyOperation, String, usize)>,
+        reply: fn(&KeyLeaseCall) -> Result<KeyReply, StoreError>,
+    }
 
-    impl Store for LostBudgets {
+    impl KeyLedger {
+        fn new(reply: fn(&KeyLeaseCall) -> Result<KeyReply, StoreError>) -> Self {
+            Self { calls: Vec::new(), reply }
+        }
+
+        fn refresh(&mut self, engine: &Engine, is_tick: bool) -> Result<Duration, StoreError> {
+            block_on(refresh_keys(self, engine, NOON, is_tick))
+        }
+    }
+
+    impl Store for KeyLedger {
         async fn lease(&mut self, _: &[LeaseRequest], _: Timestamp) -> Result<Vec<Lease>, StoreError> {
             Ok(Vec::new())
         }
@@ -621,51 +605,115 @@ mod tests {
             Ok(())
         }
 
-        async fn lease_keys(
-            &mut self,
-            operation: KeyOperation,
-            calls: &[KeyLeaseCall],
-            _: Timestamp,
-        ) -> Result<Vec<KeyReply>, StoreError> {
-            let (name, reply) = match operation {
-                KeyOperation::Lease => ("lease", Ok(vec![KeyReply::ReportRequested])),
-                _ => ("report", Err(unreachable())),
-            };
-            self.0.push((name, calls[0].quota.clone()));
-            reply
+        async fn lease_keys(&mut self, call: &KeyLeaseCall, _: Timestamp) -> Result<KeyReply, StoreError> {
+            self.calls.push((call.operation, call.quota.clone(), call.rows.len()));
+            (self.reply)(call)
         }
     }
 
-    #[test]
-    fn all_budgets_ask_before_the_first_is_reported_and_no_key_is_forgotten() {
+    /// Returns the admission of requests that are charged to two budgets of their client each, or, on the second route, to one.
+    fn two_budgets() -> Admission {
         let budget = |name: &str| {
             let budget = Budget {
                 per: BudgetKey::Client,
                 class_limits: HashMap::new(),
                 key_limits: HashMap::new(),
                 class_keys: vec![ClientKey::of_class("all")],
-                max_keys: 10,
+                max_keys: 10_000,
                 has_metrics_by_key: false,
             };
             Quota { budget: Some(budget), ..fixtures::quota(name, 1000) }
         };
-        let engine = Engine::new(WakeHandle::default().shared_lease_mode(), 10);
         let rules = Rules {
             classes: vec![fixtures::class("all")],
             quotas: vec![budget("a"), budget("b")],
-            routes: vec![fixtures::route(&[(0, 1), (1, 1)])],
+            routes: vec![fixtures::route(&[(0, 1), (1, 1)]), fixtures::route(&[(0, 1)])],
             scopes: vec![Scope::unthrottled("default")],
             ..fixtures::rules()
         };
-        let admission = engine.admission(Arc::new(rules), NOON);
-        assert!(admission.admit(ClientKey::from_u64(1), ClassId(0), RouteId(0), "/", NOON).permit.is_none());
-        let mut store = LostBudgets(Vec::new());
-        assert!(block_on(refresh_keys(&mut store, &engine, NOON, true)).is_err());
-        assert_eq!(
-            store.0,
-            [("lease", "a"), ("lease", "b"), ("report", "a")].map(|(name, quota)| (name, quota.into()))
+        let engine = Engine::new(WakeHandle::default().shared_lease_mode(), 10_000);
+        engine.admission(Arc::new(rules), NOON)
+    }
+
+    /// Requests a lease of each budget of a route for a client.
+    fn request_lease(admission: &Admission, client: u64, route: RouteId) {
+        assert!(admission.admit(ClientKey::from_u64(client), ClassId(0), route, "/", NOON).permit.is_none());
+    }
+
+    fn granted(call: &KeyLeaseCall) -> Result<KeyReply, StoreError> {
+        let grant = |row: &KeyLeaseRow| KeyGrant::Counted {
+            held: row.wanted,
+            taken_by_others: Units::ZERO,
+            forgotten: Units::ZERO,
+            beyond: Beyond::Nothing,
+        };
+        Ok(KeyReply::Granted(call.rows.iter().map(grant).collect()))
+    }
+
+    #[test]
+    fn all_budgets_ask_before_the_first_is_reported_and_no_key_is_forgotten() {
+        let admission = two_budgets();
+        request_lease(&admission, 1, RouteId(0));
+        let mut ledger = KeyLedger::new(|call| match call.operation {
+            KeyOperation::Lease => Ok(KeyReply::ReportRequested { loss: 1 }),
+            _ => Err(unreachable()),
+        });
+        let is_due = ledger.refresh(admission.engine(), true).expect("the ledger responds");
+        assert_eq!(is_due, SHORTFALL_INTERVAL);
+        assert!(ledger.refresh(admission.engine(), false).is_err());
+        ledger.reply = granted;
+        // The report once more, and then the leases.
+        for _ in 0..2 {
+            ledger.refresh(admission.engine(), false).expect("the ledger responds");
+        }
+        let report = KeyOperation::Report { loss: 1, is_last: true };
+        let call = |operation, quota: &str, rows| (operation, quota.to_owned(), rows);
+        let (leases, reports) = (
+            ["a", "b"].map(|quota| call(KeyOperation::Lease, quota, 1)),
+            ["a", "b"].map(|quota| call(report, quota, 0)),
         );
-        let requested = engine.key_lease_calls(NOON, false);
-        assert_eq!(requested.iter().map(|call| call.rows.len()).collect::<Vec<_>>(), [1, 1], "requested once more");
+        assert_eq!(ledger.calls, [&leases[..], &reports[..1], &reports[..], &leases[..]].concat());
+    }
+
+    #[test]
+    fn keys_of_a_flood_wait_until_other_quotas_had_their_turn() {
+        const FLOOD: u64 = 1_300;
+        let admission = two_budgets();
+        (1..FLOOD).for_each(|client| request_lease(&admission, client, RouteId(1)));
+        request_lease(&admission, FLOOD, RouteId(0));
+        let mut ledger = KeyLedger::new(granted);
+        let mut round = || {
+            let pause = ledger.refresh(admission.engine(), false).expect("the ledger responds");
+            let calls = std::mem::take(&mut ledger.calls).into_iter();
+            (calls.map(|(_, quota, rows)| (quota, rows)).collect::<Vec<_>>(), pause)
+        };
+        let call = |quota: &str, rows| (quota.to_owned(), rows);
+        assert_eq!(round(), (vec![call("a", 500), call("b", 1)], Duration::ZERO));
+        assert_eq!(round(), (vec![call("a", 500)], Duration::ZERO));
+        assert_eq!(round(), (vec![call("a", 300)], REFRESH_INTERVAL));
+    }
+
+    #[test]
+    fn report_of_many_keys_goes_on_after_a_lost_reply_and_leaves_other_quotas_their_turn() {
+        let admission = two_budgets();
+        (1..=1_300).for_each(|client| request_lease(&admission, client, RouteId(1)));
+        let mut ledger = KeyLedger::new(granted);
+        (0..3).for_each(|_| _ = ledger.refresh(admission.engine(), false).expect("the ledger responds"));
+        ledger.reply = |_| Ok(KeyReply::ReportRequested { loss: 1 });
+        ledger.refresh(admission.engine(), true).expect("the ledger responds");
+        ledger.calls.clear();
+        let mut rows = Vec::new();
+        for number in 0..5 {
+            // The second reply is lost.
+            ledger.reply = if number == 1 { |_| Err(unreachable()) } else { granted };
+            request_lease(&admission, 2_000 + number, RouteId(0));
+            let _ = ledger.refresh(admission.engine(), false);
+            rows.extend(std::mem::take(&mut ledger.calls).into_iter().map(|(_, quota, rows)| (quota, rows)));
+        }
+        let of = |name: &str| -> Vec<usize> {
+            rows.iter().filter(|(quota, _)| quota == name).map(|(_, rows)| *rows).collect()
+        };
+        assert_eq!(of("a"), [500, 500, 500, 300, 0], "no row is reported again, but those of the lost reply");
+        assert!(of("b").len() >= 4, "{rows:?}");
     }
 }

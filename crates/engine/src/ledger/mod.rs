@@ -25,4 +25,4 @@ pub use key_files::LateKeyCharge;
 pub use lease_refresher::{LeaseRefresher, WakeHandle};
 pub use lease_table::{Holder, Holding, LeaseTable, PREVIOUS_INCARNATIONS};
 pub use redis::RedisStore;
-pub use store::{KeyOperation, KeyReply, Lease, LeaseRequest, Store, StoreError, WindowKey};
+pub use store::{Lease, LeaseRequest, Store, StoreError, WindowKey};

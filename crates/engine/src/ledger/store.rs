@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::io;
 use std::time::Duration;
-use tidegate_policy::key_lease::{KeyGrant, KeyLeaseCall};
+use tidegate_policy::key_lease::{KeyLeaseCall, KeyReply};
 pub use tidegate_policy::lease::{Lease, LeaseRequest, WindowKey};
 use tidegate_policy::{Timestamp, Units};
 
@@ -27,14 +27,13 @@ pub trait Store: Send + 'static {
     /// Closes the ledger at a clean shutdown: only taken units remain held.
     fn close(&mut self, requests: &[LeaseRequest], now: Timestamp) -> impl Future<Output = Result<(), StoreError>>;
 
-    /// Executes calls for budgets of keys, in their order. Only a ledger that several instances share receives them.
+    /// Executes a call for budgets of keys. Only a ledger that several instances share receives them.
     fn lease_keys(
         &mut self,
-        operation: KeyOperation,
-        calls: &[KeyLeaseCall],
+        call: &KeyLeaseCall,
         now: Timestamp,
-    ) -> impl Future<Output = Result<Vec<KeyReply>, StoreError>> {
-        let _ = (operation, calls, now);
+    ) -> impl Future<Output = Result<KeyReply, StoreError>> {
+        let _ = (call, now);
         std::future::ready(Err(StoreError::Refused("this ledger is not shared".to_owned())))
     }
 
@@ -50,31 +49,6 @@ pub trait Store: Send + 'static {
         let message = format!("{}: this ledger does not support manual corrections", request.quota);
         std::future::ready(Err(StoreError::Refused(message)))
     }
-}
-
-/// Operation on budgets of keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeyOperation {
-    /// Leases units, and returns others.
-    Lease,
-    /// Reports leases that the ledger has lost; the last call of a report says so.
-    Report {
-        /// True if no calls of the report follow.
-        is_last: bool,
-    },
-    /// Returns all units that are not used, at a clean shutdown.
-    Close,
-}
-
-/// Reply to a call for budgets of keys.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KeyReply {
-    /// A lease for each row.
-    Granted(Vec<KeyGrant>),
-    /// The ledger has lost leases: nothing was done, and this instance is to report its own.
-    ReportRequested,
-    /// The window is over or has not begun, by the clock of the ledger.
-    NotOpen,
 }
 
 /// Reason why a ledger returned no leases. Units leased earlier may still be spent.

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use tidegate_policy::budget::{Budget, BudgetKey};
 use tidegate_policy::decide::DecisionRequest;
-use tidegate_policy::key_lease::{Beyond, KeyGrant, KeyLeaseCall, KeyLeaseRow};
+use tidegate_policy::key_lease::{Beyond, KeyGrant, KeyLeaseCall, KeyLeaseRow, KeyReply};
 use tidegate_policy::key_usage::KeyWindows;
 
 const LIMIT: u64 = 10;
@@ -501,7 +501,7 @@ fn grant_all(engine: &Engine) -> Vec<KeyLeaseCall> {
             forgotten: Units::ZERO,
             beyond,
         };
-        engine.apply_key_leases(call, &call.rows.iter().map(grant).collect::<Vec<_>>());
+        engine.apply_key_leases(call, &KeyReply::Granted(call.rows.iter().map(grant).collect()));
     }
     calls
 }

@@ -15,6 +15,8 @@ pub const MAX_ROWS: usize = 500;
 pub struct KeyLeaseCall {
     /// Name of the quota.
     pub quota: String,
+    /// What the ledger is to do.
+    pub operation: KeyOperation,
     /// Time of the call.
     pub now: Timestamp,
     /// Windows of the keys.
@@ -27,6 +29,38 @@ pub struct KeyLeaseCall {
     pub max_keys: usize,
     /// The keys.
     pub rows: Vec<KeyLeaseRow>,
+    /// True if further rows wait for the reply to this call.
+    pub has_more: bool,
+}
+
+/// Operation on budgets of keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyOperation {
+    /// Leases units, and returns others.
+    Lease,
+    /// Reports leases that the ledger has lost.
+    Report {
+        /// The loss, as the ledger names it.
+        loss: u64,
+        /// True if no calls of the report follow.
+        is_last: bool,
+    },
+    /// Returns all units that are not used, at a clean shutdown.
+    Close,
+}
+
+/// Reply to a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyReply {
+    /// A lease for each row.
+    Granted(Vec<KeyGrant>),
+    /// The ledger has lost leases: nothing was done, and this instance is to report its own.
+    ReportRequested {
+        /// The loss, as the ledger names it. Another one makes what was reported before void.
+        loss: u64,
+    },
+    /// The window is over or has not begun, by the clock of the ledger.
+    NotOpen,
 }
 
 /// Request for a lease of one key, or report of its usage.

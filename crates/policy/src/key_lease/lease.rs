@@ -133,6 +133,16 @@ impl KeyLease {
         }
     }
 
+    /// Returns a row that reports the lease to a ledger that may have lost it; `None` if there is nothing to report.
+    pub(super) fn report_row(&mut self, now: Timestamp) -> Option<KeyLeaseRow> {
+        let held = self.held.max(self.used);
+        if self.state != KeyState::Counted || held.max(self.acknowledged).is_zero() || self.has_ended(now) {
+            return None;
+        }
+        let acknowledged = Some(self.acknowledged);
+        Some(KeyLeaseRow { acknowledged, ..self.row(held, held, held, now) })
+    }
+
     /// Applies what counts beyond the window of a call at `now`, for which `lacking` units were requested.
     pub(super) fn apply_beyond(&mut self, beyond: Beyond, lacking: Units, now: Timestamp) {
         match beyond {

@@ -25,7 +25,7 @@ pub(super) struct LeaseTable {
     /// Entries of keys that share budgets, oldest first. They hold nothing, and make room for others.
     pub(super) sharing: VecDeque<u32>,
     /// Entries for the next calls.
-    pub(super) queue: Vec<u32>,
+    pub(super) queue: VecDeque<u32>,
     /// Entries whose units may have to be returned.
     pub(super) active: Vec<u32>,
     pub(super) tick: u32,
@@ -50,7 +50,7 @@ impl LeaseTable {
             hasher: RandomState::new(),
             shared_budgets: 0,
             sharing: VecDeque::new(),
-            queue: Vec::new(),
+            queue: VecDeque::new(),
             active: Vec::new(),
             tick: 0,
             has_leases: false,
@@ -70,7 +70,7 @@ impl LeaseTable {
 
     /// Returns the table of a window that replaces this one, and of which the ledger knows nothing.
     pub(super) fn redefined(self, window: Span, now: Timestamp) -> Self {
-        let mut table = Self { window, has_leases: false, queue: Vec::new(), ..self };
+        let mut table = Self { window, has_leases: false, queue: VecDeque::new(), ..self };
         for slot in 0..table.leases.len() as u32 {
             let lease = &mut table.leases[slot as usize];
             let used = if lease.has_ended(now) { Units::ZERO } else { lease.used };
@@ -187,7 +187,7 @@ impl LeaseTable {
     pub(super) fn enqueue(&mut self, slot: u32) -> bool {
         let is_new = !std::mem::replace(&mut self.leases[slot as usize].is_queued, true);
         if is_new {
-            self.queue.push(slot);
+            self.queue.push_back(slot);
         }
         is_new
     }
@@ -203,9 +203,9 @@ impl LeaseTable {
         self.tick.wrapping_sub(self.leases[slot as usize].used_at) > IDLE_TICKS
     }
 
-    /// Returns the row of the next call; `None` if nothing is to be said of the entry, or the window of the key has ended. Units that it returns are not used from now on:
+    /// Returns the row of an entry; `None` if nothing is to be said of the entry, or the window of the key has ended. Units that it returns are not used from now on:
     /// those of an idle key, those of a part that has ended, and those that do not suffice for a request.
-    pub(super) fn row(&mut self, slot: u32, windows: KeyWindows, now: Timestamp) -> Option<KeyLeaseRow> {
+    fn row(&mut self, slot: u32, windows: KeyWindows, now: Timestamp) -> Option<KeyLeaseRow> {
         let is_over = self.is_over(windows, now);
         let is_idle = self.is_idle(slot) || is_over;
         let lease = &mut self.leases[slot as usize];
@@ -225,6 +225,30 @@ impl LeaseTable {
         let wanted = if returns { used } else { held.max(used.saturating_add(size)) };
         let needed = held.max(used.saturating_add(lacking));
         Some(lease.row(held, needed, wanted, now))
+    }
+
+    /// Returns at most `max_rows` rows of the next call. The others stay in the queue.
+    pub(super) fn rows(&mut self, windows: KeyWindows, now: Timestamp, max_rows: usize) -> Vec<KeyLeaseRow> {
+        let mut rows = Vec::new();
+        while rows.len() < max_rows
+            && let Some(slot) = self.queue.pop_front()
+        {
+            rows.extend(self.row(slot, windows, now));
+        }
+        rows
+    }
+
+    /// Returns rows that report leases from the entry `first` on, at most `max_rows`.
+    pub(super) fn report_rows(&mut self, first: u32, now: Timestamp, max_rows: usize) -> Vec<KeyLeaseRow> {
+        self.leases.iter_mut().skip(first as usize).filter_map(|lease| lease.report_row(now)).take(max_rows).collect()
+    }
+
+    /// Forgets what the ledger has recorded. No entry with usage is evicted before it is reported once more.
+    pub(super) fn lose(&mut self) {
+        self.has_leases = false;
+        for lease in &mut self.leases {
+            lease.is_reported &= lease.used.is_zero();
+        }
     }
 
     /// Returns true if the window is a part of a sliding one that has ended: no units are taken in it any more.

@@ -22,8 +22,8 @@ fn key(number: u64) -> ClientKey {
 struct Ledger(BTreeMap<ClientKey, BTreeMap<usize, (Units, Units)>>);
 
 impl Ledger {
-    fn lease(&mut self, instance: usize, call: &KeyLeaseCall) -> Vec<KeyGrant> {
-        call.rows.iter().map(|row| self.lease_key(instance, row, call.max_keys)).collect()
+    fn lease(&mut self, instance: usize, call: &KeyLeaseCall) -> KeyReply {
+        KeyReply::Granted(call.rows.iter().map(|row| self.lease_key(instance, row, call.max_keys)).collect())
     }
 
     fn lease_key(&mut self, instance: usize, row: &KeyLeaseRow, max_keys: usize) -> KeyGrant {
@@ -54,7 +54,7 @@ impl Ledger {
 }
 
 fn exchange(ledger: &mut Ledger, instance: usize, leases: &mut KeyLeases, is_tick: bool) -> bool {
-    let calls = leases.calls("q", WINDOW, NOW, is_tick);
+    let calls = leases.calls("q", WINDOW, NOW, is_tick, MAX_ROWS);
     let mut is_satisfied = true;
     for call in &calls {
         is_satisfied &= leases.apply(call, &ledger.lease(instance, call));
@@ -135,7 +135,7 @@ fn keys_beyond_the_maximum_share_budgets() {
 fn call_without_an_answer_is_made_again() {
     let (mut ledger, mut leases) = (Ledger::default(), KeyLeases::new(KeyWindows::OfQuota, 10));
     assert!(!admit(&mut leases, key(1), 1000, 5));
-    let calls = leases.calls("q", WINDOW, NOW, false);
+    let calls = leases.calls("q", WINDOW, NOW, false, MAX_ROWS);
     // The ledger executes the call, and the reply is lost.
     ledger.lease(0, &calls[0]);
     leases.requeue(&calls[0]);
@@ -186,14 +186,15 @@ fn reply_about_a_window_that_has_ended_meanwhile_is_not_applied() {
     let span = windows.table_span(WINDOW, NOW);
     let grant = |held, remaining| {
         let (held, beyond) = (units(held), Beyond::Own { remaining, is_earlier: false });
-        [KeyGrant::Counted { held, taken_by_others: Units::ZERO, forgotten: Units::ZERO, beyond }]
+        let grant = KeyGrant::Counted { held, taken_by_others: Units::ZERO, forgotten: Units::ZERO, beyond };
+        KeyReply::Granted(vec![grant])
     };
     leases.request(span, key(1), units(100), units(5), NOW);
     // By the clock of the ledger, its window has begun earlier.
-    let first = leases.calls("q", span, NOW, false).remove(0);
+    let first = leases.calls("q", span, NOW, false, MAX_ROWS).remove(0);
     leases.apply(&first, &grant(20, Duration::from_secs(5)));
     leases.reserve(span, key(1), units(100), units(20), NOW);
-    let call = leases.calls("q", span, NOW, true).remove(0);
+    let call = leases.calls("q", span, NOW, true, MAX_ROWS).remove(0);
     let later = NOW + Duration::from_secs(6);
     leases.request(span, key(1), units(100), units(5), later);
     leases.apply(&call, &grant(40, Duration::from_secs(20)));
@@ -216,6 +217,31 @@ fn clean_stop_returns_leases_of_which_nothing_is_used() {
 }
 
 #[test]
+fn window_that_does_not_count_any_more_is_not_expected_in_the_ledger() {
+    let windows = KeyWindows::sliding(Duration::from_secs(1200));
+    let mut leases = KeyLeases::new(windows, 10);
+    let mut spend = |now: Timestamp| {
+        let part = windows.table_span(WINDOW, now);
+        leases.request(part, key(1), units(1000), units(5), now);
+        let calls = leases.calls("q", part, now, false, MAX_ROWS);
+        for call in &calls {
+            let beyond = Beyond::Earlier { taken: Units::ZERO, expiring: 0 };
+            let (held, taken_by_others, forgotten) = (units(20), Units::ZERO, Units::ZERO);
+            let grant = KeyGrant::Counted { held, taken_by_others, forgotten, beyond };
+            leases.apply(call, &KeyReply::Granted(vec![grant]));
+        }
+        let (settled_in, _) = leases.reserve(part, key(1), units(1000), units(1), now);
+        // A request of an earlier part has cost more than its lease.
+        leases.settle(settled_in - settled_in.min(2 * windows.spacing()), key(1), Units::ZERO, units(30));
+        calls.into_iter().flat_map(|call| call.leased).min()
+    };
+    let part = |number: u64| Timestamp::from_seconds(100 * number + 1);
+    let earliest: Vec<_> = (0..=16).map(|number| spend(part(number))).collect();
+    let expected = |number: u64| (number > 0).then(|| 100_000_000_000 * number.saturating_sub(12));
+    assert_eq!(earliest, (0..=16).map(expected).collect::<Vec<_>>());
+}
+
+#[test]
 fn usage_of_a_window_counts_in_the_one_that_replaces_it() {
     const NEXT: Span = Span { start: Timestamp::from_seconds(40), end: Timestamp::from_seconds(200) };
     let mut ledgers = [Ledger::default(), Ledger::default()];
@@ -230,7 +256,7 @@ fn usage_of_a_window_counts_in_the_one_that_replaces_it() {
     );
     // A request that was decided before costs more than was reserved.
     leases.settle(0, key(1), units(5), units(9));
-    for call in leases.calls("q", NEXT, NOW, true) {
+    for call in leases.calls("q", NEXT, NOW, true, MAX_ROWS) {
         assert_eq!(call.window, NEXT);
         leases.apply(&call, &ledgers[1].lease(0, &call));
     }
@@ -267,7 +293,7 @@ proptest! {
                 4 => _ = exchange(&mut ledger, holders[instance], leases, false),
                 5 => _ = exchange(&mut ledger, holders[instance], leases, true),
                 6 => {
-                    for call in leases.calls("q", WINDOW, NOW, false) {
+                    for call in leases.calls("q", WINDOW, NOW, false, MAX_ROWS) {
                         ledger.lease(holders[instance], &call);
                         leases.requeue(&call);
                     }

@@ -10,18 +10,21 @@
 --   KEYS[1]: hash of the quota
 --     q           run_id phase recovery_start
 --     g HOLDER    last_call reported_recovery seq instance      an incarnation of an instance, until it is closed
---   KEYS[1]:ID: hash of a window, deleted once it does not count; a field for each key
+--     w ID        counts_until                                  a window with a hash
+--   KEYS[1]:ID: hash of a window, deleted some time after it counts no more; a field for each key
 --     KEY         HOLDER:held:taken; ...                those of closed incarnations are of the holder '-'; if keys open windows, the
 --                                                       start of that of the key and '|' are before
 --     (empty)     1, or 'shared' once keys have shared budgets
 --
--- ARGV[1] as JSON: operation ('lease', 'report', 'close'), holder, instance, seq, max_keys, is_last (of a report), the ids window,
+-- ARGV[1] as JSON: operation ('lease', 'report', 'close'), holder, instance, seq, max_keys, loss and is_last (of a report: the start
+--   of the recovery, and whether no calls of the report follow), the ids window,
 --   earlier (whose usage counts, earliest first) and leased (with leases of the instance), the times counts_from (of the earliest),
 --   starts, ends and counts_until, the length of windows of keys, or 0, and rows of key, acknowledged (the held units of the last reply;
 --   -1 without one), { limit, taken, held, needed, wanted, remaining } (the last one is time, of the window of the key), and the key
 --   whose budget it shares if there are too many
 -- Returns a status, then the missing holders, then for each row: held, taken_by_others, forgotten, the units taken in earlier parts and
 --   the number of parts to expire or the remaining time and 1 if the window began in the earlier span; or 'shared'; or 'ended'.
+--   After 'report', the start of the recovery follows.
 local key, request = KEYS[1], cjson.decode(ARGV[1])
 local operation, own_holder, rows = request.operation, request.holder, request.rows
 local window_key = key .. ':' .. request.window
@@ -34,6 +37,8 @@ local RECOVERY_GRACE = 3 * SECOND
 local LIVENESS_WINDOW = 60 * SECOND
 -- Time for which it is known that an incarnation was killed, so that what it held is counted as used and not kept apart.
 local REPLACED_RETENTION = 600 * SECOND
+-- Time for which the hash of a window is kept after it counts, in case the clock is set back.
+local WINDOW_RETENTION = 60 * SECOND
 local SHARED_PREFIX = 'b'
 
 local clock = redis.call('TIME')
@@ -52,12 +57,14 @@ end
 
 -- Stored state --------------------------------------------------------------------------------------------------------
 
-local quota, incarnations = nil, {}
+local quota, incarnations, windows = nil, {}, {}
 local fields = redis.call('HGETALL', key)
 for i = 1, #fields, 2 do
   local kind, name = string.match(fields[i], '^(%a) ?(%S*)$')
   local a, b, c, d = string.match(fields[i + 1], '^(%S+) (%S+) (%S+) ?(%S*)$')
-  if kind == 'q' then
+  if kind == 'w' then
+    windows[name] = tonumber(fields[i + 1])
+  elseif kind == 'q' then
     quota = { run_id = a, phase = b, recovery_start = tonumber(c) }
   elseif kind == 'g' then
     incarnations[name] =
@@ -84,9 +91,20 @@ for i, row in ipairs(rows) do
   names[i], shared_names[i] = row[1], row[4]
 end
 
--- Returns for each of `keys` its leases in a window, and the start of the window of the key.
-local function read_window(hash, keys)
-  local values, entries = #keys > 0 and redis.call('HMGET', hash, unpack(keys)) or {}, {}
+-- Windows whose usage counts, the current one last, and the number of fields of each.
+local hashes, sizes = {}, {}
+for k, id in ipairs(request.earlier) do
+  hashes[k] = key .. ':' .. id
+end
+hashes[#hashes + 1] = window_key
+for k, hash in ipairs(hashes) do
+  sizes[k] = redis.call('HLEN', hash)
+end
+
+-- Returns for each of `keys` its leases in a window, and the start of the window of the key. An absent window is not read.
+local function read_window(k, keys)
+  local hash, entries = hashes[k], {}
+  local values = sizes[k] > 0 and #keys > 0 and redis.call('HMGET', hash, unpack(keys)) or {}
   for i = 1, #keys do
     if values[i] then
       entries[i] = { hash = hash, start = tonumber(string.match(values[i], '^(%d+)|')), leases = {} }
@@ -103,16 +121,15 @@ local function has_ended(entry)
   return entry.start ~= nil and entry.start + request.length <= now
 end
 
-local entries, earlier = read_window(window_key, names), {}
-for k, id in ipairs(request.earlier) do
-  earlier[k] = read_window(key .. ':' .. id, names)
+local entries, earlier = read_window(#hashes, names), {}
+for k = 1, #request.earlier do
+  earlier[k] = read_window(k, names)
 end
 -- Windows in which keys share budgets, the current one last, and what they have used there.
 local shared = {}
-for k = 1, #request.earlier + 1 do
-  local hash = k > #request.earlier and window_key or key .. ':' .. request.earlier[k]
-  if #rows > 0 and redis.call('HGET', hash, '') == 'shared' then
-    shared[#shared + 1] = read_window(hash, shared_names)
+for k, hash in ipairs(hashes) do
+  if sizes[k] > 0 and #rows > 0 and redis.call('HGET', hash, '') == 'shared' then
+    shared[#shared + 1] = read_window(k, shared_names)
   end
 end
 local is_lost = false
@@ -133,8 +150,9 @@ if is_lost and operation == 'lease' and quota.phase == 'open' then
 end
 
 own.last_call, own.seq = now, request.seq
-local is_reporting = operation == 'report'
-if is_reporting and request.is_last then
+-- What was reported after an earlier loss is lost.
+local is_void = operation == 'report' and request.loss ~= quota.recovery_start
+if operation == 'report' and request.is_last and not is_void then
   own.reported_recovery = quota.recovery_start
 end
 incarnations[own_holder] = own
@@ -180,14 +198,22 @@ local function write_quota()
       redis.call('HDEL', key, 'g ' .. name)
     end
   end
+  for id, counts_until in pairs(windows) do
+    if now > counts_until + WINDOW_RETENTION then
+      -- Not left to expire: that frees all keys at once, and blocks the server.
+      redis.call('UNLINK', key .. ':' .. id)
+      redis.call('HDEL', key, 'w ' .. id)
+    end
+  end
   redis.call('PEXPIREAT', key, int(math.floor((request.counts_until + 7 * DAY) / 1000)))
 end
 
 -- Nothing that began after the loss can have been lost.
 local is_recovering = quota.phase ~= 'open' and request.counts_from <= quota.recovery_start
-if is_recovering and operation == 'lease' and own.reported_recovery ~= quota.recovery_start then
+local is_unreported = is_recovering and operation == 'lease' and own.reported_recovery ~= quota.recovery_start
+if is_unreported or is_void then
   write_quota()
-  return { 'report', table.concat(missing, ',') }
+  return { 'report', table.concat(missing, ','), int(quota.recovery_start) }
 end
 
 -- Grant ---------------------------------------------------------------------------------------------------------------
@@ -197,10 +223,10 @@ local is_over = now >= request.ends
 local is_late = false
 
 -- With the empty field. Parts of a sliding window have the keys of earlier ones that are used again, too: their sum is limited.
-local key_count = math.max(redis.call('HLEN', window_key), 1)
+local key_count = math.max(sizes[#hashes], 1)
 local sum_of_counts = key_count
-for _, id in ipairs(request.earlier) do
-  sum_of_counts = sum_of_counts + redis.call('HLEN', key .. ':' .. id)
+for k = 1, #request.earlier do
+  sum_of_counts = sum_of_counts + sizes[k]
 end
 local max_sum = request.max_keys * (#request.earlier + 1) + #request.earlier
 
@@ -359,7 +385,9 @@ for hash, fields in pairs(changed) do
       redis.call('HSET', hash, '', 'shared')
     end
     if hash == window_key then
-      redis.call('PEXPIREAT', hash, int(math.floor(request.counts_until / 1000) + 60000))
+      redis.call('HSET', key, 'w ' .. request.window, int(request.counts_until))
+      -- If no instance is left that unlinks it.
+      redis.call('PEXPIREAT', hash, int(math.floor((request.counts_until + 2 * WINDOW_RETENTION) / 1000)))
     end
   end
 end

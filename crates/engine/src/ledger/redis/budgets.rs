@@ -5,13 +5,12 @@ use super::endpoint::RedisEndpoint;
 use super::error;
 use super::incarnation::Incarnation;
 use crate::ledger::StoreError;
-use crate::ledger::store::{KeyOperation, KeyReply};
 use redis::Value;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tidegate_policy::identity::ClientKey;
-use tidegate_policy::key_lease::{Beyond, KeyGrant, KeyLeaseCall, KeyLeaseRow, shared_key};
+use tidegate_policy::key_lease::{Beyond, KeyGrant, KeyLeaseCall, KeyLeaseRow, KeyOperation, KeyReply, shared_key};
 use tidegate_policy::key_usage::KeyWindows;
 use tidegate_policy::{Timestamp, Units};
 use tracing::{info, warn};
@@ -36,6 +35,8 @@ pub(super) struct SharedBudgets {
 #[derive(Serialize)]
 struct ScriptCall<'a> {
     operation: &'static str,
+    /// Loss that is reported, as the script names it.
+    loss: u64,
     holder: &'a str,
     instance: &'a str,
     seq: u64,
@@ -69,22 +70,13 @@ impl SharedBudgets {
         }
     }
 
-    pub(super) async fn run(
-        &mut self,
-        operation: KeyOperation,
-        calls: &[KeyLeaseCall],
-        now: Timestamp,
-    ) -> Result<Vec<KeyReply>, StoreError> {
-        let encoded: Vec<Vec<String>> = calls.iter().map(|call| self.encode(operation, call)).collect();
-        let mut replies = Vec::with_capacity(calls.len());
-        for (call, reply) in calls.iter().zip(self.client.run(&encoded, now).await?) {
-            let reply = parse(&reply?, call);
-            let (status, missing, reply) = reply
-                .ok_or_else(|| error::refused(&self.client.server, "invalid reply of the script of the budgets"))?;
-            self.record_status(call, &status, &missing, now);
-            replies.push(reply);
-        }
-        Ok(replies)
+    pub(super) async fn run(&mut self, call: &KeyLeaseCall, now: Timestamp) -> Result<KeyReply, StoreError> {
+        let encoded = self.encode(call);
+        let reply = parse(&self.client.run_one(encoded, now).await?, call);
+        let (status, missing, reply) =
+            reply.ok_or_else(|| error::refused(&self.client.server, "invalid reply of the script of the budgets"))?;
+        self.record_status(call, &status, &missing, now);
+        Ok(reply)
     }
 
     /// Returns the reason why leases of a quota are suspended, if they are.
@@ -97,7 +89,7 @@ impl SharedBudgets {
             .or_else(|| self.recovering.first_key_value().map(|(quota, missing)| self.recovery_message(quota, missing)))
     }
 
-    fn encode(&mut self, operation: KeyOperation, call: &KeyLeaseCall) -> Vec<String> {
+    fn encode(&mut self, call: &KeyLeaseCall) -> Vec<String> {
         self.calls += 1;
         let row = |row: &KeyLeaseRow| {
             let acknowledged = row.acknowledged.map_or(-1, |units| i64::try_from(units.milli()).unwrap_or(i64::MAX));
@@ -111,12 +103,14 @@ impl SharedBudgets {
         let (windows, window) = (call.windows, call.window);
         let id = |start: u64| window_id(windows, start);
         let earlier: Vec<u64> = windows.earlier_tables(window.start.0).collect();
+        let (operation, loss, is_last) = match call.operation {
+            KeyOperation::Lease => ("lease", 0, false),
+            KeyOperation::Report { loss, is_last } => ("report", loss, is_last),
+            KeyOperation::Close => ("close", 0, false),
+        };
         let argument = ScriptCall {
-            operation: match operation {
-                KeyOperation::Lease => "lease",
-                KeyOperation::Report { .. } => "report",
-                KeyOperation::Close => "close",
-            },
+            operation,
+            loss,
             holder: &self.holder,
             instance: &self.instance,
             seq: self.calls,
@@ -129,7 +123,7 @@ impl SharedBudgets {
             counts_until: windows.counts_until(window).0 / 1000,
             length: if let KeyWindows::FirstUse { .. } = windows { windows.spacing() / 1000 } else { 0 },
             max_keys: call.max_keys,
-            is_last: matches!(operation, KeyOperation::Report { is_last: true }),
+            is_last,
             rows: call.rows.iter().map(row).collect(),
         };
         let argument = serde_json::to_string(&argument).expect("the call has only numbers and text");
@@ -187,7 +181,7 @@ fn parse(reply: &Value, call: &KeyLeaseCall) -> Option<(String, String, KeyReply
         "ok" | "unsure" | "late" => {
             KeyReply::Granted(words[2..].iter().map(|row| grant(row, call.windows)).collect::<Option<Vec<_>>>()?)
         }
-        "report" => KeyReply::ReportRequested,
+        "report" => KeyReply::ReportRequested { loss: words.get(2)?.parse().ok()? },
         "over" | "early" => KeyReply::NotOpen,
         // A later call has overtaken this one: impossible, because this instance sends calls one after the other.
         _ => return None,

@@ -27,7 +27,7 @@ pub use incarnation::Incarnation;
 pub use session_secret::SharedSessionSecret;
 pub use switches::SharedSwitches;
 
-use super::store::{KeyOperation, KeyReply, Lease, LeaseRequest, Store, StoreError};
+use super::store::{Lease, LeaseRequest, Store, StoreError};
 use budgets::SharedBudgets;
 use client::RedisClient;
 use redis::Value;
@@ -35,7 +35,7 @@ use script_reply::{GrantReply, ScriptReply, WindowStatus};
 use script_request::ScriptRequest;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
-use tidegate_policy::key_lease::KeyLeaseCall;
+use tidegate_policy::key_lease::{KeyLeaseCall, KeyReply};
 use tidegate_policy::{Timestamp, Units};
 use tracing::{info, warn};
 
@@ -362,13 +362,8 @@ impl Store for RedisStore {
         }
     }
 
-    async fn lease_keys(
-        &mut self,
-        operation: KeyOperation,
-        calls: &[KeyLeaseCall],
-        now: Timestamp,
-    ) -> Result<Vec<KeyReply>, StoreError> {
-        self.budgets.run(operation, calls, now).await
+    async fn lease_keys(&mut self, call: &KeyLeaseCall, now: Timestamp) -> Result<KeyReply, StoreError> {
+        self.budgets.run(call, now).await
     }
 
     async fn close(&mut self, requests: &[LeaseRequest], now: Timestamp) -> Result<(), StoreError> {

@@ -1,9 +1,8 @@
 //! The script of the budgets on a real server, with the leases of simulated instances, in all windows that keys can have.
 
 use super::*;
-use crate::ledger::store::{KeyOperation, KeyReply};
 use tidegate_policy::identity::ClientKey;
-use tidegate_policy::key_lease::{KeyBalance, KeyLeaseCall, KeyLeases};
+use tidegate_policy::key_lease::{KeyBalance, KeyLeaseCall, KeyLeases, KeyReply, MAX_ROWS};
 use tidegate_policy::key_usage::KeyWindows;
 
 const LIMIT: u64 = 60;
@@ -49,6 +48,7 @@ struct Fleet {
     fixture: Rc<RedisFixture>,
     windows: KeyWindows,
     max_keys: usize,
+    max_rows: usize,
     instances: Vec<Instance>,
     runs: u64,
     admitted: Vec<Admitted>,
@@ -108,6 +108,7 @@ impl Fleet {
             fixture: Rc::clone(fixture),
             windows,
             max_keys,
+            max_rows: MAX_ROWS,
             instances: Vec::new(),
             runs: 0,
             admitted: Vec::new(),
@@ -143,58 +144,50 @@ impl Fleet {
         self.windows.table_span(OF_QUOTA, self.fixture.now())
     }
 
-    fn call(&mut self, instance: usize, operation: KeyOperation, call: &KeyLeaseCall) -> KeyReply {
-        let (now, calls) = (self.fixture.now(), std::slice::from_ref(call));
-        let store = &mut self.instances[instance].store;
-        let replies = self.fixture.runtime.block_on(store.lease_keys(operation, calls, now));
-        replies.expect("the server is up").remove(0)
+    fn call(&mut self, instance: usize, call: &KeyLeaseCall) -> KeyReply {
+        let (now, store) = (self.fixture.now(), &mut self.instances[instance].store);
+        self.fixture.runtime.block_on(store.lease_keys(call, now)).expect("the server is up")
     }
 
     /// Returns the next calls, which are made once all replies to earlier ones have arrived.
     fn calls(&mut self, instance: usize, is_tick: bool) -> Vec<KeyLeaseCall> {
         self.deliver(instance);
         let (window, now) = (self.window(), self.fixture.now());
-        self.instances[instance].leases.calls(QUOTA, window, now, is_tick)
+        self.instances[instance].leases.calls(QUOTA, window, now, is_tick, self.max_rows)
     }
 
-    /// Exchanges leases as the refresher does.
+    /// Exchanges leases as the refresher does, until no more is to be said at once.
     fn exchange(&mut self, instance: usize, is_tick: bool) {
+        let mut has_more = self.round(instance, is_tick);
+        while has_more {
+            has_more = self.round(instance, false);
+        }
+    }
+
+    /// Makes one call for each window. Returns true if there is more to be said.
+    fn round(&mut self, instance: usize, is_tick: bool) -> bool {
         self.send(instance, is_tick);
-        self.deliver(instance);
+        self.deliver(instance)
     }
 
     fn send(&mut self, instance: usize, is_tick: bool) {
         for call in self.calls(instance, is_tick) {
-            let reply = self.call(instance, KeyOperation::Lease, &call);
+            let reply = self.call(instance, &call);
             self.instances[instance].in_flight.push((call, reply));
         }
     }
 
-    fn deliver(&mut self, instance: usize) {
+    fn deliver(&mut self, instance: usize) -> bool {
+        let mut has_more = false;
         for (call, reply) in std::mem::take(&mut self.instances[instance].in_flight) {
-            match reply {
-                KeyReply::Granted(grants) => _ = self.instances[instance].leases.apply(&call, &grants),
-                KeyReply::NotOpen => self.instances[instance].leases.requeue(&call),
-                KeyReply::ReportRequested => {
-                    self.instances[instance].leases.requeue(&call);
-                    self.report(instance, &call);
-                }
-            }
+            self.instances[instance].leases.apply(&call, &reply);
+            has_more |= match reply {
+                KeyReply::Granted(_) => call.has_more,
+                KeyReply::ReportRequested { .. } => true,
+                KeyReply::NotOpen => false,
+            };
         }
-    }
-
-    fn report(&mut self, instance: usize, call: &KeyLeaseCall) {
-        let now = self.fixture.now();
-        let mut reports = self.instances[instance].leases.report(QUOTA, call.window, now);
-        if reports.is_empty() {
-            reports.push(KeyLeaseCall { rows: Vec::new(), leased: Vec::new(), ..call.clone() });
-        }
-        for (index, report) in reports.iter().enumerate() {
-            let operation = KeyOperation::Report { is_last: index + 1 == reports.len() };
-            if let KeyReply::Granted(grants) = self.call(instance, operation, report) {
-                self.instances[instance].leases.apply(report, &grants);
-            }
-        }
+        has_more
     }
 
     /// Admits a request that the leases cover. Else requests one.
@@ -244,11 +237,11 @@ impl Fleet {
             Step::Request { instance, key, cost } => _ = self.request(instance, key, cost),
             Step::RequestWithLease { instance, key, cost } => _ = self.request_with_lease(instance, key, cost),
             Step::Settle { quarters } => self.settle(quarters),
-            Step::Exchange { instance, is_tick } => self.exchange(instance, is_tick),
+            Step::Exchange { instance, is_tick } => _ = self.round(instance, is_tick),
             Step::Send { instance, is_tick } => self.send(instance, is_tick),
             Step::LoseReply { instance } => {
                 for call in self.calls(instance, false) {
-                    self.call(instance, KeyOperation::Lease, &call);
+                    self.call(instance, &call);
                     self.instances[instance].leases.requeue(&call);
                 }
             }
@@ -267,7 +260,7 @@ impl Fleet {
             Step::Close { instance } => {
                 self.admitted.iter_mut().filter(|it| it.instance == instance).for_each(|it| it.is_settled = true);
                 for call in self.instances[instance].leases.last_report(QUOTA, self.fixture.now()) {
-                    self.call(instance, KeyOperation::Close, &call);
+                    self.call(instance, &call);
                 }
                 self.instances[instance] = self.start(instance);
             }
@@ -276,6 +269,7 @@ impl Fleet {
                 let pattern = self.fixture.key().replace(":leases", ":budgets*");
                 self.fixture.run(script, &pattern);
                 self.fixture.new_run();
+                self.fixture.advance(1);
             }
         }
     }
@@ -347,12 +341,14 @@ fn run_steps(
     let mut runner = match change.0 {
         "" => TestRunner::new(config),
         // A changed script always fails in the same scenario.
-        _ => TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &[1; 32])),
+        _ => TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &[5; 32])),
     };
     let outcome = runner.run(&steps, |steps| {
         names.set(names.get() + 1);
         let mut fleet =
             Fleet::with_max_keys(&RedisFixture::with_script_change(port, names.get(), change), windows, max_keys);
+        // Reports take several rounds, between which anything may happen.
+        fleet.max_rows = if loses_data { 1 } else { MAX_ROWS };
         for step in &steps {
             fleet.apply(step);
             fleet.check_limit().map_err(|message| TestCaseError::fail(format!("after {step:?}: {message}")))?;
@@ -499,9 +495,9 @@ fn lost_replies_and_moves_to_the_span_before_leak_nothing() {
         let calls = fleet.calls(1, false);
         assert!(!fleet.request(1, 2, 1), "requested once more meanwhile");
         for call in calls {
-            let reply = fleet.call(1, KeyOperation::Lease, &call);
-            let KeyReply::Granted(grants) = reply else { panic!("{reply:?}") };
-            fleet.instances[1].leases.apply(&call, &grants);
+            let reply = fleet.call(1, &call);
+            assert!(matches!(reply, KeyReply::Granted(_)), "{reply:?}");
+            fleet.instances[1].leases.apply(&call, &reply);
         }
         assert_eq!(fleet.spend(1, 2, 1), LIMIT - 1, "{windows:?}");
     }
@@ -521,6 +517,65 @@ fn reply_is_for_no_lease_that_has_taken_the_place_of_its_own() {
         assert!(!fleet.request(0, 1, 5), "{windows:?}: it waits for the reply");
         fleet.deliver(0);
         assert_eq!(fleet.spend(0, 1, 1), LIMIT - 20, "{windows:?}");
+    }
+}
+
+#[test]
+fn report_goes_on_over_lost_replies_and_begins_anew_after_another_loss() {
+    let redis = real::RedisServer::start(&[]);
+    for (name, windows) in (1..).zip(all_windows()) {
+        let mut fleet = Fleet::new(&RedisFixture::new(redis.port, name), windows);
+        (1..=4).for_each(|key| assert_eq!(fleet.spend(0, key, 1), LIMIT, "{windows:?}"));
+        fleet.exchange(0, true);
+        fleet.max_rows = 1;
+        fleet.apply(&Step::Wipe);
+        fleet.round(0, true);
+        let reported = |fleet: &mut Fleet| {
+            let calls = fleet.calls(0, false);
+            let reply = fleet.call(0, &calls[0]);
+            (calls.into_iter().next().expect("a call of the report"), reply)
+        };
+        let mut keys = Vec::new();
+        for is_lost in [false, true, false] {
+            let (call, reply) = reported(&mut fleet);
+            keys.extend(call.rows.iter().map(|row| row.key));
+            if is_lost {
+                fleet.instances[0].leases.requeue(&call);
+            } else {
+                fleet.instances[0].leases.apply(&call, &reply);
+            }
+        }
+        assert_eq!(keys, [1, 2, 2].map(key), "{windows:?}: only the lost row once more");
+        fleet.apply(&Step::Wipe);
+        (0..3).for_each(|instance| fleet.exchange(instance, true));
+        fleet.advance(Duration::from_secs(4));
+        (0..3).for_each(|instance| fleet.exchange(instance, true));
+        let spent: u64 = (1..=4).map(|key| fleet.spend(1, key, 1)).sum();
+        assert_eq!(spent, 0, "{windows:?}");
+        assert_eq!(fleet.spend(1, 5, 1), LIMIT, "{windows:?}: the report has ended");
+    }
+}
+
+#[test]
+fn window_that_counts_no_more_is_unlinked() {
+    let redis = real::RedisServer::start(&[]);
+    for (name, windows) in (1..).zip(all_windows()) {
+        let fixture = RedisFixture::new(redis.port, name);
+        let mut fleet = Fleet::new(&fixture, windows);
+        let pattern = fixture.key().replace(":leases", ":budgets:*");
+        let hashes = || fixture.control(&["KEYS", &pattern]);
+        let is_empty = |hashes: &Value| *hashes == Value::Array(Vec::new());
+        assert!(fleet.request_with_lease(0, 1, 1), "{windows:?}");
+        let window = fleet.window();
+        assert!(!is_empty(&hashes()), "{windows:?}");
+        fleet.advance(Duration::from_nanos(windows.counts_until(window).0 - fixture.now().0));
+        fleet.windows = KeyWindows::FirstUse { length: 2 * LENGTH };
+        fleet.instances[0] = fleet.start(0);
+        fleet.exchange(0, true);
+        assert!(!is_empty(&hashes()), "{windows:?}: the clock may be set back");
+        fleet.advance(Duration::from_secs(61));
+        fleet.exchange(0, true);
+        assert!(is_empty(&hashes()), "{windows:?}: {:?}", hashes());
     }
 }
 
