@@ -199,6 +199,7 @@ impl KeyLeases {
         table.use_units(slot, units);
         let lease = &mut table.leases[slot as usize];
         lease.limit = limit;
+        lease.in_flight = lease.in_flight.saturating_add(1);
         let left = lease.held.saturating_sub(lease.used);
         let granted = lease.held.saturating_add(lease.taken_by_others).saturating_add(lease.taken_before);
         let is_low = left.milli() < lease.size().milli() / 2 && granted < limit;
@@ -236,10 +237,11 @@ impl KeyLeases {
                 lease.used = lease.used.saturating_sub(reserved).saturating_add(charged);
                 lease.is_reported &= reserved == charged;
                 lease.spent[0] = lease.spent[0].saturating_sub(spent(reserved)).saturating_add(spent(charged));
+                lease.end_request();
                 table.activate(slot);
                 table.exceeds(slot) && table.enqueue(slot)
             }
-            // Another key has its place. The ledger knows of what was reserved.
+            // Another process had reserved, which the ledger knows.
             None => table.slot_or_insert(key, max_keys).is_some_and(|slot| {
                 table.use_units(slot, charged.saturating_sub(reserved));
                 table.exceeds(slot) && table.enqueue(slot)

@@ -36,6 +36,8 @@ pub(super) struct KeyLease {
     /// Number of parts of a sliding window that must expire before the key has such units, as of the last reply.
     pub(super) expiring: u8,
     pub(super) state: KeyState,
+    /// Number of requests that are not settled; 255 if there were as many, from then on.
+    pub(super) in_flight: u8,
     pub(super) is_queued: bool,
     pub(super) is_active: bool,
     /// True if the last reply did not grant what a request lacked.
@@ -86,6 +88,7 @@ impl KeyLease {
             renewed_for: 0,
             expiring: 0,
             state: KeyState::Unknown,
+            in_flight: 0,
             is_queued: false,
             is_active: false,
             is_starved: false,
@@ -98,6 +101,13 @@ impl KeyLease {
     pub(super) fn take(&mut self) -> Self {
         let Self { key, used_at, is_queued, is_active, .. } = *self;
         std::mem::replace(self, Self { is_queued, is_active, ..Self::new(key, used_at) })
+    }
+
+    /// Forgets a request that is settled.
+    pub(super) fn end_request(&mut self) {
+        if self.in_flight < u8::MAX {
+            self.in_flight = self.in_flight.saturating_sub(1);
+        }
     }
 
     /// Returns the units of the key that count, as far as this instance is informed.

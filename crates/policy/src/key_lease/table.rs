@@ -75,10 +75,11 @@ impl LeaseTable {
             let lease = &mut table.leases[slot as usize];
             let used = if lease.has_ended(now) { Units::ZERO } else { lease.used };
             let state = if lease.state == KeyState::Counted { KeyState::Unknown } else { lease.state };
-            let KeyLease { key, limit, is_active, .. } = *lease;
+            let KeyLease { key, limit, in_flight, is_active, .. } = *lease;
             let is_reported = used.is_zero();
-            *lease =
-                KeyLease { used, held: used, limit, state, is_active, is_reported, ..KeyLease::new(key, table.tick) };
+            let held = used;
+            let renewed = KeyLease::new(key, table.tick);
+            *lease = KeyLease { used, held, limit, state, in_flight, is_active, is_reported, ..renewed };
             if !used.is_zero() {
                 table.enqueue(slot);
             }
@@ -95,6 +96,7 @@ impl LeaseTable {
             self.use_units(slot, lease.used);
             let added = &mut self.leases[slot as usize];
             (added.held, added.limit) = (added.used, lease.limit.max(added.limit));
+            added.in_flight = added.in_flight.saturating_add(lease.in_flight);
             self.enqueue(slot);
         }
     }
@@ -148,7 +150,7 @@ impl LeaseTable {
     }
 
     /// Returns an entry that makes room for another key: one that holds nothing, or one of which the ledger knows all, and that was
-    /// not used lately.
+    /// not used lately. What a request in flight costs less than was reserved is returned to its entry, which stays.
     pub(super) fn evictable(&mut self) -> Option<u32> {
         while let Some(slot) = self.sharing.pop_front() {
             // The ledger may have counted the key apart since.
@@ -162,7 +164,8 @@ impl LeaseTable {
         let is_idle = |slot: &u32| {
             let lease = &self.leases[*slot as usize];
             let is_complete = lease.held == lease.used && lease.is_reported && !lease.is_queued && !lease.awaits_reply;
-            let is_idle = !lease.is_active && self.tick.wrapping_sub(lease.used_at) >= IDLE_TICKS;
+            let is_idle =
+                lease.in_flight == 0 && !lease.is_active && self.tick.wrapping_sub(lease.used_at) >= IDLE_TICKS;
             is_complete && is_idle && lease.key.owner() != KeyOwner::SharedBudget
         };
         (first..first + CANDIDATES.min(count)).map(|slot| slot % count).find(is_idle)

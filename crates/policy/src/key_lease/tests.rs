@@ -117,7 +117,10 @@ fn keys_beyond_the_maximum_share_budgets() {
     let mut spend = |number: u64| {
         let mut admitted = 0;
         for _ in 0..40 {
-            admitted += u64::from(admit(&mut leases, key(number), 10, 1));
+            if admit(&mut leases, key(number), 10, 1) {
+                leases.settle(0, key(number), units(1), units(1));
+                admitted += 1;
+            }
             exchange(&mut ledger, 0, &mut leases, true);
         }
         admitted
@@ -162,20 +165,29 @@ fn made_up_keys_take_no_place_from_a_key_that_is_counted() {
 }
 
 #[test]
-fn late_cost_of_a_key_whose_place_was_given_away_is_charged() {
+fn key_with_a_request_in_flight_keeps_its_place_until_the_rest_is_returned() {
     let (mut ledger, mut leases) = (Ledger::default(), KeyLeases::new(KeyWindows::OfQuota, 1));
     assert!(!admit(&mut leases, key(1), 100, 5));
     exchange(&mut ledger, 0, &mut leases, false);
     assert!(admit(&mut leases, key(1), 100, 5));
-    // The request is in flight, and its key idle.
-    (0..=IDLE_TICKS + 1).for_each(|_| _ = exchange(&mut ledger, 0, &mut leases, true));
-    admit(&mut leases, key(2), 100, 1);
-    assert_eq!(leases.balance(0, key(1), units(100), Units::ZERO, NOW).taken, Units::ZERO, "another key has its place");
-    exchange(&mut ledger, 0, &mut leases, true);
-    (0..=IDLE_TICKS + 1).for_each(|_| _ = exchange(&mut ledger, 0, &mut leases, true));
+    let mut be_idle = |leases: &mut KeyLeases| {
+        (0..=IDLE_TICKS + 1).for_each(|_| _ = exchange(&mut ledger, 0, leases, true));
+        ledger.0[&key(1)][&0]
+    };
+    assert_eq!(be_idle(&mut leases), (units(5), units(5)));
+    assert!(!leases.request(WINDOW, key(2), units(100), units(1), NOW), "it has no place");
+    leases.settle(0, key(1), units(5), units(2));
+    assert_eq!(be_idle(&mut leases), (units(2), units(2)));
+    assert!(leases.request(WINDOW, key(2), units(100), units(1), NOW), "the place is free");
+}
+
+#[test]
+fn cost_beyond_the_reservation_of_an_earlier_process_is_charged() {
+    let (mut ledger, mut leases) = (Ledger::default(), KeyLeases::new(KeyWindows::OfQuota, 1));
+    leases.open(WINDOW);
     leases.settle(0, key(1), units(5), units(30));
     exchange(&mut ledger, 0, &mut leases, true);
-    assert_eq!(ledger.0[&key(1)][&0].1, units(30));
+    assert_eq!(ledger.0[&key(1)][&0].1, units(25));
 }
 
 #[test]

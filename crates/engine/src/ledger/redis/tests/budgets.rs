@@ -521,6 +521,21 @@ fn reply_is_for_no_lease_that_has_taken_the_place_of_its_own() {
 }
 
 #[test]
+fn request_in_flight_that_costs_nothing_is_refunded_while_made_up_keys_come() {
+    let redis = real::RedisServer::start(&[]);
+    for (name, windows) in (1..).zip(all_windows()) {
+        let mut fleet = Fleet::with_max_keys(&RedisFixture::new(redis.port, name), windows, 2);
+        (1..=2).for_each(|key| assert!(fleet.request_with_lease(0, key, 20), "{windows:?}"));
+        (0..3).for_each(|_| fleet.exchange(0, true));
+        (10..13).for_each(|made_up| _ = fleet.request_with_lease(0, made_up, 1));
+        (1..=2).for_each(|_| fleet.settle(0));
+        (0..3).for_each(|_| fleet.exchange(0, true));
+        let spent = (1..=2).map(|key| fleet.spend(1, key, 1)).collect::<Vec<_>>();
+        assert_eq!(spent, [LIMIT; 2], "{windows:?}");
+    }
+}
+
+#[test]
 fn report_goes_on_over_lost_replies_and_begins_anew_after_another_loss() {
     let redis = real::RedisServer::start(&[]);
     for (name, windows) in (1..).zip(all_windows()) {
