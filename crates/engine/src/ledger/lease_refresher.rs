@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tidegate_policy::Timestamp;
-use tidegate_policy::key_lease::{KeyLeaseCall, KeyOperation, KeyReply};
+use tidegate_policy::key_lease::KeyReply;
 use tokio::sync::Notify;
 use tracing::{info, warn};
 
@@ -310,7 +310,7 @@ mod tests {
     use tidegate_policy::budget::{Budget, BudgetKey};
     use tidegate_policy::fixtures;
     use tidegate_policy::identity::ClientKey;
-    use tidegate_policy::key_lease::{Beyond, KeyGrant, KeyLeaseRow};
+    use tidegate_policy::key_lease::{Beyond, KeyGrant, KeyLeaseCall, KeyLeaseRow, KeyOperation};
     use tidegate_policy::quota::Quota;
     use tidegate_policy::throttle::Scope;
     use tidegate_policy::{ClassId, RouteId, Rules, Units};
