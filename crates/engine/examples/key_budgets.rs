@@ -16,9 +16,9 @@ use tidegate_engine::{Admission, Engine, LeaseMode};
 use tidegate_policy::budget::{Budget, BudgetKey, Payer};
 use tidegate_policy::decide::DecisionRequest;
 use tidegate_policy::identity::ClientKey;
-use tidegate_policy::key_lease::{KeyLeaseCall, KeyReply};
+use tidegate_policy::key_lease::{Beyond, KeyGrant, KeyLeaseCall, KeyLeaseRow, KeyReply};
 use tidegate_policy::quota::Quota;
-use tidegate_policy::{ClassId, RouteId, Rules, Timestamp, fixtures};
+use tidegate_policy::{ClassId, RouteId, Rules, Timestamp, Units, fixtures};
 
 const KEYS: u64 = 1_000_000;
 
@@ -130,6 +130,66 @@ fn measure_calls(gateways: &[(Admission, LeaseRefresher); 2], calls: &AtomicU64,
     );
 }
 
+/// Serves each key, and once more from its lease. Returns the mean time of such a decision, and their number.
+fn serve_all(admission: &Admission, refresher: &LeaseRefresher, now: impl Fn() -> Timestamp) -> (Duration, u32) {
+    let (mut time, mut count) = (Duration::ZERO, 0);
+    for first in (0..KEYS).step_by(BATCH as usize) {
+        let mut waiting: Vec<u64> = (first..first + BATCH).collect();
+        while !waiting.is_empty() {
+            waiting.retain(|number| !decide(admission, *number, now()));
+            refresher.flush(Duration::from_secs(1));
+        }
+        let begin = Instant::now();
+        count += (first..first + BATCH).filter(|number| decide(admission, *number, now())).count() as u32;
+        time += begin.elapsed();
+    }
+    (time / count.max(1), count)
+}
+
+/// A ledger in memory that grants all.
+struct GrantingStore;
+
+impl Store for GrantingStore {
+    async fn lease(&mut self, _: &[LeaseRequest], _: Timestamp) -> Result<Vec<Lease>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn close(&mut self, _: &[LeaseRequest], _: Timestamp) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn lease_keys(&mut self, call: &KeyLeaseCall, _: Timestamp) -> Result<KeyReply, StoreError> {
+        let grant = |row: &KeyLeaseRow| KeyGrant::Counted {
+            held: row.wanted,
+            taken_by_others: Units::ZERO,
+            forgotten: Units::ZERO,
+            beyond: Beyond::Nothing,
+        };
+        Ok(KeyReply::Granted(call.rows.iter().map(grant).collect()))
+    }
+}
+
+/// Measures the memory of leases in one window and in two.
+fn measure_leases() {
+    let wake_handle = WakeHandle::default();
+    let engine = Engine::new(wake_handle.shared_lease_mode(), 1000);
+    let admission = admission_of(&engine, true, NOON);
+    let clock = Arc::new(AtomicU64::new(NOON.0));
+    // Keys are served within half a minute, and idle for the rest of it.
+    let tick = || Timestamp(clock.fetch_add(30_000_000_000 / (2 * KEYS), Ordering::Relaxed));
+    let of_refresher = Arc::clone(&clock);
+    let refresher = LeaseRefresher::start(GrantingStore, engine, wake_handle, move || {
+        Timestamp(of_refresher.load(Ordering::Relaxed))
+    })
+    .expect("a thread");
+    let before = resident();
+    for windows in ["one window", "two windows"] {
+        serve_all(&admission, &refresher, &tick);
+        println!("shared, in memory, {windows}: {} bytes a key", (resident() - before) / KEYS);
+        clock.fetch_add(86_400_000_000_000, Ordering::Relaxed);
+    }
+}
+
 /// Measures a budget that is shared through the Redis at `port`.
 fn measure_shared(port: u16) {
     let clock = Clock::system();
@@ -146,24 +206,9 @@ fn measure_shared(port: u16) {
         let refresher = LeaseRefresher::start(store, engine, wake_handle, move || now.now());
         (admission, refresher.expect("a thread"))
     };
-    // Serves each key, and once more from its lease. Returns the mean time of such a decision.
-    let serve_all = |admission: &Admission, refresher: &LeaseRefresher| {
-        let (mut time, mut count) = (Duration::ZERO, 0);
-        for first in (0..KEYS).step_by(BATCH as usize) {
-            let mut waiting: Vec<u64> = (first..first + BATCH).collect();
-            while !waiting.is_empty() {
-                waiting.retain(|number| !decide(admission, *number, clock.now()));
-                refresher.flush(Duration::from_secs(1));
-            }
-            let begin = Instant::now();
-            count += (first..first + BATCH).filter(|number| decide(admission, *number, clock.now())).count() as u32;
-            time += begin.elapsed();
-        }
-        (time / count.max(1), count)
-    };
     let before = resident();
     let (admission, refresher) = start(1);
-    let (time, count) = serve_all(&admission, &refresher);
+    let (time, count) = serve_all(&admission, &refresher, || clock.now());
     println!("shared, decision with a lease: {time:?} ({count} requests)");
     let begin = Instant::now();
     let (again, refresher_again) = start(2);
@@ -182,6 +227,7 @@ fn main() {
     if let Some(port) = std::env::args().nth(1) {
         return measure_shared(port.parse().expect("a port"));
     }
+    measure_leases();
     let dir = tempfile::tempdir().expect("a temporary directory");
     let without = admission(false);
     decide(&without, 0, NOON);

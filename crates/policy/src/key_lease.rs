@@ -16,7 +16,6 @@ pub use call::{Beyond, KeyGrant, KeyLeaseCall, KeyLeaseRow, KeyOperation, KeyRep
 use lease::{KeyLease, KeyState, spent};
 use report::Report;
 use std::collections::BTreeMap;
-use std::num::NonZero;
 use table::LeaseTable;
 
 mod call;
@@ -148,7 +147,7 @@ impl KeyLeases {
         let lease = self.lease(window, key, now);
         let mut balance = lease.map_or(KeyBalance { taken: Units::ZERO, leased: Units::ZERO }, |lease| KeyBalance {
             taken: lease.taken(),
-            leased: lease.held.saturating_add(lease.taken_by_others).saturating_add(lease.taken_before),
+            leased: lease.granted(),
         });
         if !self.windows.slides() {
             return balance;
@@ -201,8 +200,7 @@ impl KeyLeases {
         lease.limit = limit;
         lease.in_flight = lease.in_flight.saturating_add(1);
         let left = lease.held.saturating_sub(lease.used);
-        let granted = lease.held.saturating_add(lease.taken_by_others).saturating_add(lease.taken_before);
-        let is_low = left.milli() < lease.size().milli() / 2 && granted < limit;
+        let is_low = left.milli() < lease.size().milli() / 2 && lease.granted() < limit;
         (table.window.start.0, is_low && table.enqueue(slot))
     }
 
@@ -362,7 +360,7 @@ impl KeyLeases {
             match *grant {
                 KeyGrant::Shared => self.share(index, slot, call, row),
                 KeyGrant::Ended => {
-                    self.tables[index].leases[slot as usize].ends_at = NonZero::new(call.now.0);
+                    self.tables[index].leases[slot as usize].end_at(call.now);
                     is_satisfied = false;
                 }
                 KeyGrant::Counted { held, taken_by_others, forgotten, beyond } => {

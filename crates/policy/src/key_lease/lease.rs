@@ -4,7 +4,6 @@ use super::call::{Beyond, KeyLeaseRow};
 use crate::Timestamp;
 use crate::identity::ClientKey;
 use crate::units::Units;
-use std::num::NonZero;
 use std::time::Duration;
 
 /// Lease of one key.
@@ -19,10 +18,8 @@ pub(super) struct KeyLease {
     pub(super) acknowledged: Units,
     /// Units settled and reserved by other instances, as of the last reply.
     pub(super) taken_by_others: Units,
-    /// Units settled and reserved by all instances in the earlier parts of a sliding window, as of the last reply.
-    pub(super) taken_before: Units,
-    /// End of the window that the key has opened, in nanoseconds since 1970; `None` if it has opened none.
-    pub(super) ends_at: Option<NonZero<u64>>,
+    /// What counts beyond the window of the table, as of the last reply.
+    pub(super) beyond: BeyondTable,
     /// Limit of the key, as of its last request.
     pub(super) limit: Units,
     /// Units that a request lacked; 0 if none did.
@@ -47,6 +44,31 @@ pub(super) struct KeyLease {
     /// True from a row until its reply. False of an entry that was reset or has taken the place of another one meanwhile: the reply is
     /// about what was there before.
     pub(super) awaits_reply: bool,
+}
+
+/// What counts of a key beyond the window of its table, in one word: the units of earlier parts of a sliding window, which are below
+/// 2^60, or the end of the window that the key has opened, in nanoseconds since 1970 with the highest bit set.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BeyondTable(u64);
+
+impl BeyondTable {
+    const OWN_WINDOW: u64 = 1 << 63;
+
+    const fn of_earlier_parts(taken: Units) -> Self {
+        Self(taken.milli())
+    }
+
+    const fn of_own_window(ends_at: Timestamp) -> Self {
+        Self(ends_at.0 | Self::OWN_WINDOW)
+    }
+
+    const fn taken(self) -> Units {
+        if self.0 < Self::OWN_WINDOW { Units::from_milli(self.0) } else { Units::ZERO }
+    }
+
+    fn ends_at(self) -> Option<Timestamp> {
+        self.0.checked_sub(Self::OWN_WINDOW).map(Timestamp)
+    }
 }
 
 /// What the ledger knows of a key.
@@ -79,8 +101,7 @@ impl KeyLease {
             held: Units::ZERO,
             acknowledged: Units::ZERO,
             taken_by_others: Units::ZERO,
-            taken_before: Units::ZERO,
-            ends_at: None,
+            beyond: BeyondTable(0),
             limit: Units::ZERO,
             lacking: Units::ZERO,
             spent: [0; 2],
@@ -112,7 +133,17 @@ impl KeyLease {
 
     /// Returns the units of the key that count, as far as this instance is informed.
     pub(super) const fn taken(&self) -> Units {
-        self.taken_in_window().saturating_add(self.taken_before)
+        self.taken_in_window().saturating_add(self.taken_before())
+    }
+
+    /// Returns the units settled and reserved by all instances in the earlier parts of a sliding window.
+    pub(super) const fn taken_before(&self) -> Units {
+        self.beyond.taken()
+    }
+
+    /// Returns the units that all instances may take before this one needs a larger lease.
+    pub(super) const fn granted(&self) -> Units {
+        self.held.saturating_add(self.taken_by_others).saturating_add(self.taken_before())
     }
 
     /// Returns the units that all instances have used in the window, as far as this one is informed.
@@ -125,8 +156,14 @@ impl KeyLease {
         self.ends_at().is_some_and(|ends_at| ends_at <= now)
     }
 
+    /// Returns the end of the window that the key has opened.
     pub(super) fn ends_at(&self) -> Option<Timestamp> {
-        self.ends_at.map(|ends_at| Timestamp(ends_at.get()))
+        self.beyond.ends_at()
+    }
+
+    /// Ends the window of the key.
+    pub(super) fn end_at(&mut self, ends_at: Timestamp) {
+        self.beyond = BeyondTable::of_own_window(ends_at);
     }
 
     pub(super) fn row(&mut self, held: Units, needed: Units, wanted: Units, now: Timestamp) -> KeyLeaseRow {
@@ -158,13 +195,13 @@ impl KeyLease {
         match beyond {
             Beyond::Nothing => {}
             Beyond::Earlier { taken, expiring } => {
-                self.taken_before = taken;
+                self.beyond = BeyondTable::of_earlier_parts(taken);
                 if self.renewed_for == 0 || !lacking.is_zero() {
                     (self.expiring, self.renewed_for) = (expiring, spent(lacking));
                 }
             }
-            Beyond::Own { remaining: Duration::ZERO, .. } => self.ends_at = None,
-            Beyond::Own { remaining, .. } => self.ends_at = NonZero::new((now + remaining).0),
+            Beyond::Own { remaining: Duration::ZERO, .. } => self.beyond = BeyondTable(0),
+            Beyond::Own { remaining, .. } => self.end_at(now + remaining),
         }
     }
 

@@ -75,6 +75,11 @@ fn admit(leases: &mut KeyLeases, key: ClientKey, limit: u64, cost: u64) -> bool 
 }
 
 #[test]
+fn lease_takes_88_bytes() {
+    assert_eq!(size_of::<KeyLease>(), 88);
+}
+
+#[test]
 fn first_request_waits_and_further_ones_have_leases() {
     let (mut ledger, mut leases) = (Ledger::default(), KeyLeases::new(KeyWindows::OfQuota, 10));
     assert!(!admit(&mut leases, key(1), 1000, 1));
