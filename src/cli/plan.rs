@@ -16,7 +16,7 @@ use tidegate_replay::init::plan::{Plan, PlanOptions, plan};
 use tidegate_replay::page;
 use tidegate_replay::terminal::json_document;
 
-/// Maximum number of pages a day.
+/// Maximum number of units a day.
 const MAX_LIMIT: u64 = 1_000_000_000_000;
 
 /// Arguments of `plan`.
@@ -28,7 +28,7 @@ pub struct PlanArgs {
     logs: Vec<PathBuf>,
     #[command(flatten)]
     format: LogFormatArgs,
-    /// Pages a day that were bought (default: those of the busiest day of the log).
+    /// Pages a day that were bought, or tokens of a model API (default: those of the busiest day of the log).
     #[arg(long, value_name = "UNITS", value_parser = clap::value_parser!(u64).range(1..=MAX_LIMIT))]
     limit: Option<u64>,
     /// IANA name of the time zone in which the day begins, such as America/Los_Angeles (default: by the clock of the log).

@@ -89,6 +89,11 @@ impl RemedySearch {
             plan(&logs, &options, &self.agents, &self.operators).map_err(|error| error.to_string())
         };
         let Plan { yaml, promise, .. } = plan(self.options.limit)?;
+        if promise.calls.is_some() {
+            return Err(
+                "the access log is that of a model API, of which `tidegate plan` promises no such figures".to_owned()
+            );
+        }
         if self.promise.missed(&promise.figures()).is_empty() {
             let own_lines = ["#", "origin:", "clients:", "promise:"];
             let lines: Vec<&str> =

@@ -4,6 +4,7 @@ use super::bots::{BotTraffic, RequesterKind};
 use super::error::InitError;
 use super::health_checks::HealthChecks;
 use super::logs::Logs;
+use super::model_calls::ModelCalls;
 use super::path_tree::{PageRequest, PathTree};
 use super::self_requests::SelfRequests;
 use super::time_range::LogTimeRange;
@@ -28,6 +29,7 @@ pub(super) struct LogAnalysis<'a> {
     pub(super) extensions: BTreeMap<String, u64>,
     pub(super) self_requests: SelfRequests,
     pub(super) health_checks: HealthChecks,
+    pub(super) model_calls: ModelCalls,
     pub(super) requests: RequestCounts,
     /// How the clients were found.
     pub(super) clients: ClientNotes,
@@ -66,6 +68,7 @@ impl<'a> LogAnalysis<'a> {
             extensions: BTreeMap::new(),
             self_requests: SelfRequests::default(),
             health_checks: HealthChecks::default(),
+            model_calls: ModelCalls::default(),
             requests: RequestCounts::default(),
             clients: ClientNotes::default(),
             has_user_agents: false,
@@ -80,6 +83,11 @@ impl<'a> LogAnalysis<'a> {
             0 => Err(InitError::no_request(&lines.counts, &logs.names())),
             _ => Ok(analysis),
         }
+    }
+
+    /// Returns true if most requests that cost are calls of a model API.
+    pub(super) fn is_of_model_api(&self) -> bool {
+        self.model_calls.count() * 2 > self.requests.pages
     }
 
     fn record(&mut self, next: OrderedLine<'_>, line: &LogLine<'_>, claims: &mut ClaimCache) {
@@ -102,6 +110,9 @@ impl<'a> LogAnalysis<'a> {
             self.self_requests.record(self.user_agents.name(bot), path, client);
         }
         self.health_checks.record(path, client, line.user_agent.as_deref().unwrap_or_default());
+        if is_costly_status(line.status) {
+            self.model_calls.record(&request, line);
+        }
         self.record_page(
             PageRequest { path, query: request.query, is_human: requester == RequesterKind::Person },
             line.status,

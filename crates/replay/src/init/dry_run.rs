@@ -30,6 +30,8 @@ pub(super) struct DailyDemand {
     pub(super) busiest_client: u64,
     /// The same for all clients of one network.
     pub(super) busiest_network: u64,
+    /// Units charged to one customer on its busiest day, for the customer with the most.
+    pub(super) busiest_customer: u64,
     /// Units that one client needs so that no person is refused ([`PeopleUsage::needed`]).
     pub(super) needed_by_person: u64,
     /// Burst that people need; `None` without people.
@@ -52,6 +54,7 @@ impl DailyDemand {
             people: 0,
             busiest_client: 0,
             busiest_network: 0,
+            busiest_customer: 0,
             needed_by_person: 0,
             people_burst: None,
             spenders: SpendersReport::default(),
@@ -68,8 +71,13 @@ impl DailyDemand {
         (is_only && self.spenders.user_agents.len() >= MIN_USER_AGENTS_OF_PROXY).then_some(&network.name)
     }
 
-    /// Measures what the configuration `yaml` charges on the logs.
-    pub(super) fn replay(yaml: &str, logs: &Logs, analysis: &LogAnalysis<'_>) -> Result<Self, DryRunError> {
+    /// Measures what the configuration `yaml` charges to `quota` on the logs.
+    pub(super) fn replay(
+        yaml: &str,
+        quota: &str,
+        logs: &Logs,
+        analysis: &LogAnalysis<'_>,
+    ) -> Result<Self, DryRunError> {
         let LogAnalysis { user_agents: agents, operators, time_range: days, .. } = analysis;
         let names: Vec<&str> = operators.names().collect();
         let load = |yaml: &str| {
@@ -88,9 +96,9 @@ impl DailyDemand {
             network_databases: Arc::default(),
         };
         let DryRunResult { report, busiest, people, bursts, counts, cache } =
-            replay(policy, MergedLog::new(logs.open()?, REORDER_WINDOW), savings)?;
+            replay(policy, quota, MergedLog::new(logs.open()?, REORDER_WINDOW), savings)?;
         let Some(report) = report else { return Ok(Self::placeholder()) };
-        let quota = report.quotas.iter().find(|quota| quota.name == QUOTA);
+        let quota = report.quotas.iter().find(|report| report.name == quota);
         let demand = quota.map_or_else(Self::placeholder, |quota| Self::from_quota(quota, busiest, days));
         let needed_by_person = match days.is_less_than_a_day() {
             true => days.per_day(people.needed()),
@@ -101,7 +109,8 @@ impl DailyDemand {
 
     /// Returns the demand of the busiest day; for a log shorter than a day, extrapolated to a day.
     fn from_quota(quota: &QuotaReport, of_clients: BusiestClients, days: &LogTimeRange) -> Self {
-        let (busiest_client, busiest_network) = (of_clients.client.ceil(), of_clients.network.ceil());
+        let BusiestClients { client, network, customer } = of_clients;
+        let [busiest_client, busiest_network, busiest_customer] = [client, network, customer].map(Units::ceil);
         let used = |window: &WindowReport| window.used.ceil();
         let used_by_people = |window: &WindowReport| window.by_class.get(PEOPLE).map_or(0, |units| units.ceil());
         if days.is_less_than_a_day() {
@@ -112,9 +121,18 @@ impl DailyDemand {
                 days.hours(),
                 group_digits(days.per_day(all(used)))
             );
-            let [busiest, people, busiest_client, busiest_network] =
-                [all(used), all(used_by_people), busiest_client, busiest_network].map(|units| days.per_day(units));
-            return Self { busiest, people, busiest_client, busiest_network, description, ..Self::placeholder() };
+            let [busiest, people, busiest_client, busiest_network, busiest_customer] =
+                [all(used), all(used_by_people), busiest_client, busiest_network, busiest_customer]
+                    .map(|units| days.per_day(units));
+            return Self {
+                busiest,
+                people,
+                busiest_client,
+                busiest_network,
+                busiest_customer,
+                description,
+                ..Self::placeholder()
+            };
         }
         let max_of = |units: fn(&WindowReport) -> u64| quota.windows.iter().map(units).max().unwrap_or(0);
         let busiest = max_of(used);
@@ -126,7 +144,7 @@ impl DailyDemand {
             description += &format!(", {} on a median day", group_digits(median_day));
         }
         let people = max_of(used_by_people);
-        Self { busiest, people, busiest_client, busiest_network, description, ..Self::placeholder() }
+        Self { busiest, people, busiest_client, busiest_network, busiest_customer, description, ..Self::placeholder() }
     }
 }
 
@@ -161,11 +179,13 @@ impl DryRunCounts {
     }
 }
 
-/// Units of a window that the client, and the network of clients, used that used the most, outside [`BOT_CLASSES`].
+/// Units of a window that the client, and the network of clients, used that used the most, outside [`BOT_CLASSES`], and the
+/// customer that did.
 #[derive(Clone, Copy, Default)]
 struct BusiestClients {
     client: Units,
     network: Units,
+    customer: Units,
 }
 
 /// The window in which each person used most, and these units.
@@ -211,9 +231,16 @@ struct DryRunResult {
     cache: CacheShares,
 }
 
-fn replay(policy: Policy, lines: MergedLog, mut savings: CacheSavings) -> Result<DryRunResult, LogReadError> {
+fn replay(
+    policy: Policy,
+    quota: &str,
+    lines: MergedLog,
+    mut savings: CacheSavings,
+) -> Result<DryRunResult, LogReadError> {
     let assumptions = Assumptions::default();
     let rules = Arc::clone(&policy.settings.rules);
+    let quota = rules.quota_id(quota);
+    let mut customers = KeyUsage::new(KeyWindows::OfQuota, MAX_PEOPLE);
     let mut clients = KeyUsage::new(KeyWindows::OfQuota, policy.settings.limits.max_tracked_clients);
     let DryRunResult { mut busiest, mut people, mut bursts, mut counts, .. } = DryRunResult::default();
     let mut pending_policy = Some(policy);
@@ -227,6 +254,15 @@ fn replay(policy: Policy, lines: MergedLog, mut savings: CacheSavings) -> Result
             simulator.process(next, line, &request, &mut |_, decision| {
                 counts.add(decision);
                 savings.add(line, &request, decision);
+                let usages = || {
+                    let usages = decision.quota_usage.iter().zip(&decision.costs);
+                    usages.filter(|(usage, _)| Some(usage.quota) == quota)
+                };
+                for (usage, (_, cost)) in usages().filter(|_| decision.refusal_reason.is_none()) {
+                    let customer = decision.payer.customer;
+                    customers.reserve(usage.window, customer, *cost);
+                    busiest.customer = busiest.customer.max(customers.used(usage.window, customer));
+                }
                 let class = rules[decision.classification.class].name.as_str();
                 if BOT_CLASSES.contains(&class) {
                     return;
@@ -235,7 +271,7 @@ fn replay(policy: Policy, lines: MergedLog, mut savings: CacheSavings) -> Result
                 if class == PEOPLE && decision.is_costly() {
                     bursts.add(client, decision.at);
                 }
-                for (usage, (_, cost)) in decision.quota_usage.iter().zip(&decision.costs) {
+                for (usage, (_, cost)) in usages() {
                     clients.reserve(usage.window, client, *cost);
                     if class == PEOPLE {
                         people.record(client, usage.window, clients.used(usage.window, client));

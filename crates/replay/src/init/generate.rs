@@ -31,7 +31,7 @@ pub fn generate_config(
     let tree = take(&mut analysis.tree);
     let routes = Routes::from_tree(tree, analysis.requests.pages, analysis.asset_extensions());
     let draft = analysis.render_yaml(logs, &routes, &DailyDemand::placeholder());
-    let demand = DailyDemand::replay(&draft, logs, &analysis)?;
+    let demand = DailyDemand::replay(&draft, QUOTA, logs, &analysis)?;
     Ok(analysis.render_yaml(logs, &routes, &demand))
 }
 
@@ -491,7 +491,7 @@ const MAX_CRAWL_DELAY_S: u64 = 30;
 const IGNORE_CRAWL_DELAY: [&str; 1] = ["googlebot"];
 
 /// Factor of what the client with the most has used that a client may use: another day may be busier.
-const CLIENT_HEADROOM: u64 = 2;
+pub(super) const CLIENT_HEADROOM: u64 = 2;
 
 /// Minimum of what one client may use, in percent of the limit.
 const MIN_CLIENT_PERCENT: u64 = 2;

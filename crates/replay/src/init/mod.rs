@@ -12,6 +12,7 @@ mod error;
 mod generate;
 mod health_checks;
 mod logs;
+mod model_calls;
 mod path_tree;
 mod pattern;
 mod people_bursts;

@@ -3,18 +3,22 @@
 //! The policy relies on what a file may leave out: classes, pacing, tiers. It states what only the log knows: the limit, its
 //! zone, the share of a client, and the paths that are no pages. The promise is measured by a replay of the logs.
 
+mod call_promise;
 mod policy_text;
 mod promise;
+mod share;
 #[cfg(test)]
 mod tests;
+mod token_text;
 
 pub use super::dry_run::QUOTA;
+pub use call_promise::CallPromise;
 pub use promise::Promise;
 
 use super::analysis::{LogAnalysis, REORDER_WINDOW};
 use super::dry_run::DailyDemand;
 use super::error::{DryRunError, InitError};
-use super::generate::{QuotaFigures, round_up};
+use super::generate::{CLIENT_HEADROOM, QuotaFigures, round_up};
 use super::logs::Logs;
 use super::self_requests::CRON;
 use crate::learned_state::LearnedState;
@@ -29,13 +33,14 @@ use std::sync::Arc;
 use tidegate_config as config;
 use tidegate_crawlers::user_agents::UserAgentMatcher;
 use tidegate_crawlers::verify::OperatorTable;
+use token_text::TokenText;
 
 /// What no log knows. `None` is taken from the log.
 #[derive(Clone, Debug)]
 pub struct PlanOptions {
     /// URL of the origin.
     pub origin: String,
-    /// Units a day that were bought: pages.
+    /// Units a day that were bought: pages, or tokens of a model API.
     pub limit: Option<u64>,
     /// IANA name of the time zone in which the day begins.
     pub zone: Option<String>,
@@ -55,6 +60,9 @@ pub struct Plan {
 
 /// Number of calls of the site to itself from which they are taken for that.
 const MIN_OWN_CALLS: u64 = 20;
+
+/// Limit of the dry run, in which nothing is refused. No charge is above it.
+const DRAFT_LIMIT: u64 = 1_000_000_000_000;
 
 /// One of so many lines may be late: some servers log a long request at its end with the time of its start.
 const LATE_LINES_DIVISOR: u64 = 10;
@@ -82,19 +90,30 @@ pub fn plan(
     let mut policy = PolicyText {
         origin: options.origin.clone(),
         zone: options.zone.clone().unwrap_or_else(|| zone.name.clone()),
-        // Of the dry run, in which nothing is refused.
-        limit: 1,
+        limit: DRAFT_LIMIT,
         per_client: None,
         is_enforced: false,
         free_paths,
+        tokens: analysis
+            .is_of_model_api()
+            .then(|| TokenText { tokens: analysis.model_calls.token_use(), key_limit: DRAFT_LIMIT }),
         promise: None,
     };
-    let demand = DailyDemand::replay(&policy.to_string(), logs, &analysis)?;
+    let demand = DailyDemand::replay(&policy.to_string(), policy.quota(), logs, &analysis)?;
     policy.limit = options.limit.unwrap_or_else(|| round_up(demand.busiest));
     policy.per_client = Some(QuotaFigures::client_percent(&demand, policy.limit));
+    if let Some(tokens) = &mut policy.tokens {
+        tokens.key_limit = round_up(demand.busiest_customer * CLIENT_HEADROOM).min(policy.limit);
+    }
     policy.is_enforced = true;
     let report = replay(&policy, logs, agents, operators)?;
-    let promise = Promise::new(&report, &demand, own_calls, &health_checks, analysis.time_range.is_less_than_a_day());
+    let is_less_than_a_day = analysis.time_range.is_less_than_a_day();
+    let (own_calls, health_checks) = match policy.tokens {
+        Some(_) => (None, Vec::new()),
+        None => (own_calls, health_checks),
+    };
+    let mut promise = Promise::new(&report, &demand, own_calls, &health_checks, is_less_than_a_day);
+    promise.calls = policy.tokens.as_ref().map(|TokenText { tokens, .. }| CallPromise::new(&report, tokens.keys));
     let mut yaml = promise.comment(&logs.names(), &policy, options, &zone.remark);
     if late > 0 {
         let _ = writeln!(
@@ -103,7 +122,8 @@ pub fn plan(
             group_digits(late)
         );
     }
-    policy.promise = Some(promise.rounded());
+    // Of pages.
+    policy.promise = policy.tokens.is_none().then(|| promise.rounded());
     yaml += &policy.to_string();
     Ok(Plan { yaml, promise, limit: policy.limit, report })
 }

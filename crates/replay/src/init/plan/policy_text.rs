@@ -1,6 +1,7 @@
 //! The text of a proposed policy: at most twelve lines.
 
 use super::super::dry_run::QUOTA;
+use super::token_text::TokenText;
 use std::fmt;
 use tidegate_policy::promise as policy;
 use tidegate_policy::tier::Share;
@@ -25,15 +26,26 @@ pub(super) struct PolicyText {
     pub(super) is_enforced: bool,
     /// Patterns of paths that are no pages, the most important first. Those that do not fit into the lines cost like pages.
     pub(super) free_paths: Vec<String>,
+    /// What calls of a model API cost; `None` for a site, whose pages cost one unit each.
+    pub(super) tokens: Option<TokenText>,
     /// What the gateway compares each day with; `None` before it is known.
     pub(super) promise: Option<policy::Promise>,
 }
 
 impl PolicyText {
+    /// Returns the name of the quota for all requests together.
+    pub(super) fn quota(&self) -> &str {
+        self.tokens.as_ref().map_or(QUOTA, |tokens| &tokens.tokens.quota)
+    }
+
     /// Returns the policy with the limit as its only rule.
     pub(super) fn limit_alone(&self) -> String {
-        let without_shares = Self { per_client: None, promise: None, ..self.clone() };
-        format!("{without_shares}classes: []\n")
+        let tokens = self.tokens.as_ref().map(TokenText::without_keys);
+        let without_shares = Self { per_client: None, promise: None, tokens, ..self.clone() };
+        match self.tokens {
+            Some(_) => without_shares.to_string(),
+            None => format!("{without_shares}classes: []\n"),
+        }
     }
 
     /// Returns the free routes, as many in a line as fit.
@@ -63,6 +75,9 @@ impl fmt::Display for PolicyText {
         }
         writeln!(out, "clients: {{ address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8, \"::1/128\"] }}")?;
         let window = format!("{{ calendar: day, zone: {zone} }}");
+        if let Some(tokens) = &self.tokens {
+            return tokens.write(out, *limit, &format!("window: {window}{enforce}"));
+        }
         writeln!(out, "quotas: {{ {QUOTA}: {{ limit: {limit}, window: {window}{per_client}{enforce} }} }}")?;
         let figures = self.promise.map(figures).filter(|figures| !figures.is_empty());
         figures.map_or(Ok(()), |figures| writeln!(out, "promise: {{ {} }}", figures.join(", ")))?;

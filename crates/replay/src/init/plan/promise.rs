@@ -4,9 +4,10 @@ use super::super::cache_savings::CacheShares;
 use super::super::dry_run::{DailyDemand, PEOPLE};
 use super::super::self_requests::CRON;
 use super::PlanOptions;
+use super::call_promise::{CallPromise, assumptions};
 use super::policy_text::PolicyText;
+use super::share::{percent, ratio};
 use crate::display_zone::{DisplayZone, seconds};
-use crate::format;
 use crate::log::ClientNotes;
 use crate::report::{BotReport, ClassReport, MIN_REQUESTS_PER_HOUR, PolicyReport, Report, WindowReport};
 use crate::serialize;
@@ -66,7 +67,9 @@ pub struct Promise {
     /// never was.
     #[serde(serialize_with = "serialize::optional_rfc3339")]
     pub spent_without: Option<Timestamp>,
-    /// The same in words, in the zone of the quota.
+    /// Figures of the calls of a model API; null for a site.
+    pub calls: Option<CallPromise>,
+    /// `spent_without` in words, in the zone of the quota.
     #[serde(skip)]
     spent_without_text: String,
     #[serde(skip)]
@@ -134,6 +137,7 @@ impl Promise {
             left_over: left_over(policy, without),
             overrun: windows(policy).iter().map(|window| window.overrun).max().unwrap_or_default(),
             spent_without,
+            calls: None,
             spent_without_text: spent_text(windows(without), spent_without, &zone),
             bots_refused_by: refused_by(policy.classes.iter().filter(is_other)),
             notes,
@@ -189,7 +193,7 @@ impl Promise {
         for line in self.lines() {
             let _ = writeln!(text, "#   {line}");
         }
-        let mut assumed = vec!["one unit is one page".to_owned()];
+        let mut assumed = policy.tokens.as_ref().map_or_else(|| vec!["one unit is one page".to_owned()], assumptions);
         if options.limit.is_none() {
             let day = match self.is_less_than_a_day {
                 true => "a day at the rate of the log, which is shorter",
@@ -201,12 +205,17 @@ impl Promise {
             assumed.push(format!("the day begins at midnight in {}, as {zone_remark} (--zone)", policy.zone));
         }
         let _ = writeln!(text, "# Assumed: {}.", assumed.join("; "));
-        text += "# The figures hold after `tidegate learn` on this log. `tidegate check` prints all that is left out here.\n";
+        let learned = if self.calls.is_none() { "The figures hold after `tidegate learn` on this log. " } else { "" };
+        let _ = writeln!(text, "# {learned}`tidegate check` prints all that is left out here.");
         text
     }
 
     /// Returns the figures, one sentence each.
     pub fn lines(&self) -> Vec<String> {
+        if let Some(calls) = &self.calls {
+            let limit = format!("limit: {}", self.spent_without_text);
+            return calls.lines().into_iter().chain([limit]).chain(self.notes.iter().cloned()).collect();
+        }
         let engines: Vec<String> =
             self.engines.iter().map(|(name, admitted)| format!("{name} {}", percent(*admitted))).collect();
         let worst =
@@ -260,11 +269,6 @@ fn spent_text(windows: &[WindowReport], spent: Option<Timestamp>, zone: &Display
     format!(
         "nothing would be left for anyone on {spent_days} of {days} days (parts included), at the earliest from {time}"
     )
-}
-
-/// Returns the ratio of a part; 1 if there is nothing.
-fn ratio((part, all): (u64, u64)) -> f64 {
-    if all == 0 { 1.0 } else { part as f64 / all as f64 }
 }
 
 fn worst_hour(policy: &PolicyReport) -> Option<f64> {
@@ -340,14 +344,4 @@ fn cache_note(cache: &CacheShares) -> Option<String> {
             share(last)
         )
     })
-}
-
-/// Formats a ratio in percent, never rounded up to all or down to nothing.
-fn percent(ratio: f64) -> String {
-    let percent = ratio * 100.0;
-    match percent {
-        _ if percent > 99.9 && percent < 100.0 => "over 99.9 %".into(),
-        _ if percent > 0.0 && percent < 0.1 => "under 0.1 %".into(),
-        _ => format::percent(ratio),
-    }
 }

@@ -156,6 +156,49 @@ fn promise_says_what_people_and_search_engines_get() {
     );
 }
 
+#[test]
+fn model_api_without_logged_costs_gets_usual_ones_and_says_so() {
+    let calls = |paths: &[&str]| {
+        let lines = (0..240).flat_map(|call| {
+            let time = format!("07/Jun/2024:{:02}:{:02}:00 +0000", call / 10, call % 10);
+            let line = move |path: &&str| {
+                format!("192.0.2.1 - - [{time}] \"POST {path} HTTP/1.1\" 200 5 \"-\" \"OpenAI/Python 1.2\"\n")
+            };
+            paths.iter().map(line).collect::<Vec<_>>()
+        });
+        plan_of(&lines.collect::<String>(), &options())
+    };
+    for (paths, costs, limit) in [
+        (&["/v1/chat/completions"][..], "usage.total_tokens", 240_000),
+        (&["/v1/responses", "/v1/embeddings"], "[usage.total_tokens, response.usage.total_tokens]", 340_000),
+        (&["/v1/messages"], "[usage.input_tokens, usage.output_tokens]", 240_000),
+        (
+            &["/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/embeddings"],
+            "[usage.prompt_tokens, usage.completion_tokens, usage.input_tokens, usage.output_tokens, \
+             response.usage.input_tokens, response.usage.output_tokens]",
+            820_000,
+        ),
+    ] {
+        let (plan, settings) = calls(paths);
+        let yaml = &plan.yaml;
+        assert!(yaml.lines().filter(|line| !line.starts_with('#')).count() <= policy_text::MAX_LINES, "{yaml}");
+        let window = "window: { calendar: day, zone: UTC }";
+        let quota = format!("\n  tokens: {{ limit: {limit}, {window}, cost_json: {costs} }}\n");
+        assert!(yaml.contains(&quota), "{quota}{yaml}");
+        assert!(
+            yaml.contains("# Assumed: the log says of no call what it has cost, so that the limit comes from"),
+            "{yaml}"
+        );
+        assert!(yaml.contains("\nclasses: []\n") && !yaml.contains("api_key") && !yaml.contains("promise:"), "{yaml}");
+        assert_eq!(plan.promise.calls.as_ref().and_then(|calls| calls.refused), Some(0.0), "{yaml}");
+        let mut routes: Vec<&str> = settings.rules.routes.iter().map(|route| route.name.as_str()).collect();
+        routes.retain(|name| paths.contains(name));
+        assert_eq!(routes.len(), paths.len(), "{yaml}");
+    }
+    let (plan, _) = calls(&["/v1/chat/completions", "/", "/about", "/v1/messages"]);
+    assert!(plan.yaml.contains("{ pages: { limit: "), "calls are not most of the requests: {}", plan.yaml);
+}
+
 /// Requests in the order of time, spread over a day.
 #[derive(Default)]
 struct Log(Vec<(String, &'static str, Vec<String>)>);
@@ -200,7 +243,11 @@ fn options() -> PlanOptions {
 
 /// Returns the plan for the log, and its settings.
 fn planned(log: &Log, options: &PlanOptions) -> (Plan, Settings) {
-    let logs = Logs::from_text("a.log".into(), log.text().into_bytes());
+    plan_of(&log.text(), options)
+}
+
+fn plan_of(log: &str, options: &PlanOptions) -> (Plan, Settings) {
+    let logs = Logs::from_text("a.log".into(), log.as_bytes().to_vec());
     let plan = plan(&logs, options, &AGENTS, &OPERATORS).expect("the log has requests");
     let names: Vec<&str> = OPERATORS.names().collect();
     let settings = config::load(Path::new("plan.yaml"), &plan.yaml, &[], &[], &names);
