@@ -43,7 +43,8 @@ fn every_whole_file_is_served() {
     assert!(!complete.is_empty(), "README has a complete file");
     for Block { location, text } in complete {
         let gateway = DocsGateway::with_yaml(&text, &origin);
-        assert_eq!(Client::connect(gateway.address).get("/", "").status, 200, "{location}");
+        let expected = if text.contains("refuse_with: 401") { 401 } else { 200 };
+        assert_eq!(Client::connect(gateway.address).get("/", "").status, expected, "{location}");
     }
 }
 
@@ -281,6 +282,7 @@ fn dir_with_files() -> TempDir {
     for list in ["hosting.txt", "partners.txt"] {
         fs::write(dir.path().join(list), "192.0.2.0/24\n").expect("file is writable");
     }
+    fs::write(dir.path().join("keys.yaml"), "api_keys: []\n").expect("file is writable");
     fs::create_dir(dir.path().join("pages")).expect("directory is writable");
     let [page] = blocks("", include_str!("../../docs/RESPONSES.md"), "html").try_into().ok().expect("one page");
     for name in ["busy.html", "unavailable.html"] {

@@ -3,6 +3,7 @@
 use crate::support::crawlers::InstalledClients;
 use crate::support::gateway::TestGateway;
 use crate::support::origin::Origin;
+use crate::support::program::run;
 use crate::support::wait::wait_until;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
@@ -153,6 +154,74 @@ fn other_statuses_are_errors_of_their_kind() {
             "{failed:?}"
         );
     }
+}
+
+/// The first file of the guide, with a key that is made as it says. Of Anthropic, with the changes that it names.
+#[test]
+fn file_of_the_guide_charges_a_key_by_the_usage_of_its_streams_until_its_budget_is_used() {
+    const OF_ANTHROPIC: [(&str, &str); 4] = [
+        ("json: openai", "json: anthropic"),
+        ("[usage.total_tokens, response.usage.total_tokens]", ANTHROPIC.cost),
+        ("match: /v1/chat/completions", "match: /v1/messages"),
+        ("[max_tokens, max_completion_tokens]", "max_tokens"),
+    ];
+    let guide = include_str!("../../docs/guides/MODEL_API.md");
+    let (_, yaml) = guide.split_once("```yaml\n").expect("the guide has a file");
+    let (yaml, text) = yaml.split_once("```").expect("the block ends");
+    assert!(text.contains("`tidegate keys add acme --class app`"), "{text}");
+    let large = |text: &'static str, amounts: &[(&str, &str)]| -> &'static str {
+        amounts.iter().fold(text.to_owned(), |text, (small, large)| replaced(&text, small, large)).leak()
+    };
+    let clients = InstalledClients::locate();
+    for (sdk, changes, amounts) in [
+        (
+            OPENAI,
+            &[][..],
+            [("total_tokens\":60", "total_tokens\":300000"), ("total_tokens\":40", "total_tokens\":200000")],
+        ),
+        (
+            ANTHROPIC,
+            &OF_ANTHROPIC,
+            [("output_tokens\":40", "output_tokens\":299980"), ("{\"output_tokens\":20", "{\"output_tokens\":199980")],
+        ),
+    ] {
+        let sdk = Sdk { whole: large(sdk.whole, &amounts[..1]), stream: large(sdk.stream, &amounts[1..]), ..sdk };
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let [file, keys] = ["tidegate.yaml", "keys.yaml"].map(|name| dir.path().join(name).display().to_string());
+        let yaml = changes.iter().fold(yaml.to_owned(), |yaml, (from, to)| replaced(&yaml, from, to));
+        std::fs::write(&file, &yaml).expect("the directory is writable");
+        let made = run(&["keys", "add", "acme", "--class", "app", "--config", &file], b"");
+        assert_eq!((made.code, made.errors.as_str()), (0, ""));
+        let key = made.output.trim();
+
+        let origin = sdk.origin();
+        let rules = replaced(&replaced(&yaml, "http://127.0.0.1:4000", "ORIGIN"), "keys.yaml", &keys);
+        let gateway = TestGateway::with_rules(origin.address(), &rules);
+        let used = || gateway.state()["quotas"][0]["used"].as_f64().expect("a number");
+        let call = |key: &str, retries: u32, calls: &[&str]| sdk.run(&clients, &gateway, key, retries, calls);
+        assert_eq!(call(key, 0, &["whole"]), [json!({ "text": "hello", "tokens": 300_000 })]);
+        wait_until("the response to be charged", || used() == 300_000.0);
+        assert_eq!(call(key, 0, &["streamed"]), [json!({ "text": "hello", "tokens": 200_000 })]);
+        wait_until("the stream to be charged", || used() == 500_000.0);
+
+        for error in call(key, 0, &["whole", "streamed"]) {
+            assert_eq!((&error["error"], &error["status"]), (&"RateLimitError".into(), &429.into()), "{error}");
+        }
+        let denied = call("tg_of_nobody", 2, &["whole"]);
+        assert_eq!((denied.len(), &denied[0]["error"]), (1, &"AuthenticationError".into()), "{denied:?}");
+        // Twenty seconds before midnight, the SDK waits, and the new day has a new budget.
+        gateway.clock.advance(Duration::from_secs(12 * 3600 - 20));
+        let retried = call(key, 2, &["whole"]);
+        assert!(retried[0]["wait"].as_f64().is_some_and(|wait| (20.0..30.0).contains(&wait)), "{retried:?}");
+        assert_eq!(retried[1..], [json!({ "text": "hello", "tokens": 300_000 })]);
+        assert_eq!(origin.received_requests().len(), 3, "the origin sees no refused call");
+    }
+}
+
+/// Replaces a text, which is there.
+fn replaced(text: &str, from: &str, to: &str) -> String {
+    assert!(text.contains(from), "no {from} in {text}");
+    text.replace(from, to)
 }
 
 impl Sdk {
