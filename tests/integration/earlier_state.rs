@@ -38,6 +38,7 @@ struct Version {
 const VERSIONS: &[Version] = &[
     Version { name: "cache-1", has_budgets: false, has_switches: true, has_readable_copies: false },
     Version { name: "cache-2", has_budgets: false, has_switches: true, has_readable_copies: false },
+    Version { name: "keys-3", has_budgets: true, has_switches: true, has_readable_copies: true },
     Version { name: "keys-2", has_budgets: true, has_switches: true, has_readable_copies: true },
     Version { name: "keys-1", has_budgets: true, has_switches: true, has_readable_copies: true },
 ];

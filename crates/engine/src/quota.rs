@@ -3,6 +3,7 @@
 use super::cost_estimates::LearnedCost;
 use super::ignored_reports::IgnoredReports;
 use super::lease_mode::LeaseMode;
+use super::ledger::key_file::RecordForm;
 use super::ledger::keyed_usage::KeyedUsage;
 use parking_lot::{Mutex, MutexGuard};
 use std::borrow::Cow;
@@ -62,8 +63,12 @@ impl QuotaCounter {
         let max_shared_keys = quota.budget.as_ref().filter(|_| matches!(lease_mode, LeaseMode::Shared(_)));
         let key_leases =
             max_shared_keys.map(|budget| Box::new(Mutex::new(KeyLeases::new(quota.key_windows(), budget.max_keys))));
-        let keyed_usage =
-            Mutex::new(KeyedUsage::new(quota.key_windows(), max_keys(quota, max_clients), quota.record_step()));
+        let form = RecordForm {
+            windows: quota.key_windows(),
+            longest_window: quota.window.longest(),
+            step: quota.record_step(),
+        };
+        let keyed_usage = Mutex::new(KeyedUsage::new(form, max_keys(quota, max_clients)));
         // What the keys use together has no limit, and no ledger needs to lease it.
         let is_leased = !matches!(lease_mode, LeaseMode::Local) && quota.budget.is_none();
         let state = QuotaState::new(&of_all_keys(quota), class_ids, max_cost, is_leased, now);
@@ -99,6 +104,7 @@ impl QuotaCounter {
         let mut keyed_usage = self.keyed_usage.lock();
         keyed_usage.set_max_keys(max_keys(quota, max_clients));
         keyed_usage.set_record_step(quota.record_step());
+        keyed_usage.set_longest_window(quota.window.longest());
         self.with_key_leases(|leases| leases.set_max_keys(max_keys(quota, max_clients)));
         let (earlier, windows) = (keyed_usage.usage().windows(), quota.key_windows());
         let is_other_window = state.window_id() != before;

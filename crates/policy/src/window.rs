@@ -128,6 +128,15 @@ impl Window {
         }
     }
 
+    /// Returns a length that no window exceeds. Of a calendar, it is a twenty-fourth more than the nominal one: a day has up to 25
+    /// hours, and a month up to 31 days.
+    pub fn longest(&self) -> Duration {
+        match self {
+            Self::Fixed { length } | Self::FirstUse { length } | Self::Sliding { length, .. } => *length,
+            Self::Calendar(calendar) => calendar.nominal_length() + calendar.nominal_length() / 24,
+        }
+    }
+
     /// Returns the nominal window length, as reported to clients.
     pub fn nominal_length(&self) -> Duration {
         match self {

@@ -21,21 +21,23 @@ use std::time::{Duration, UNIX_EPOCH};
 use tidegate_policy::hash::{fnv1a, mix};
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::key_usage::{ChangedEntry, KeyEntry, KeyUsage, KeyWindows, Place};
-use tidegate_policy::window::Span;
+use tidegate_policy::window::{Span, Window};
 use tidegate_policy::{Timestamp, Units};
 
 /// First bytes of the file: its kind, and its version in the last one. Version 1 counts one window, so its records are of one table;
-/// it and version 2 do not state for how many records the file has room.
-const MAGIC: &[u8; 8] = b"keys\0\0\0\x03";
+/// it and version 2 do not state for how many records the file has room, and version 3 not the length of the windows.
+const MAGIC: &[u8; 8] = b"keys\0\0\0\x04";
+const MAGIC_OF_3: &[u8; 8] = b"keys\0\0\0\x03";
 
 /// First bytes of a file of sliding windows, and of one of windows that keys open.
 const MAGIC_OF_WINDOWS: [&[u8; 8]; 2] = [b"keys\0\0s\x04", b"keys\0\0f\x04"];
 
-/// Kind and version, number of records that the file has room for, and checksum, each of 8 bytes.
-const HEADER_LEN: usize = 24;
+/// Kind and version, number of records that the file has room for, length of a part or of a window in nanoseconds, and checksum, each
+/// of 8 bytes.
+const HEADER_LEN: usize = 32;
 
-/// Kind and version, number of records, length of a part or of a window in nanoseconds, and checksum, each of 8 bytes.
-const HEADER_LEN_OF_WINDOWS: usize = 32;
+/// The same without the length.
+const HEADER_LEN_OF_3: usize = 24;
 
 /// Window, key, used units, floor and checksum, each of 8 bytes.
 const RECORD_LEN: usize = 40;
@@ -52,11 +54,23 @@ const ROOM_STEP: u64 = 128;
 /// Maximum number of records of a table that are read: four times the maximum of `max_keys`.
 const MAX_RECORDS: usize = 40_000_000;
 
+/// How the usage of a quota is recorded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RecordForm {
+    pub(crate) windows: KeyWindows,
+    /// Length that no window of the quota exceeds.
+    pub(crate) longest_window: Duration,
+    /// Units of which the recorded usage is a multiple.
+    pub(crate) step: Units,
+}
+
 /// An open file of the usage of keys.
 #[derive(Debug)]
 pub(crate) struct KeyFile {
     path: PathBuf,
     windows: KeyWindows,
+    /// Length that no window of the quota exceeds.
+    longest_window: Cell<Duration>,
     /// Units of which the recorded usage is a multiple.
     step: Cell<Units>,
     pub(super) open: Arc<OpenFile>,
@@ -77,18 +91,13 @@ pub(crate) struct OpenFile {
 }
 
 impl KeyFile {
-    /// Replaces the file at `path` by one with the records, in the order of their places, and keeps it open. Usage is recorded in
-    /// multiples of `step`.
+    /// Replaces the file at `path` by one with the records, in the order of their places, and keeps it open.
     ///
     /// # Errors
     ///
     /// Fails if the directory cannot be written.
-    pub(crate) fn create(
-        path: &Path,
-        windows: KeyWindows,
-        step: Units,
-        records: impl Iterator<Item = ChangedEntry>,
-    ) -> Result<Self> {
+    pub(crate) fn create(path: &Path, form: RecordForm, records: impl Iterator<Item = ChangedEntry>) -> Result<Self> {
+        let RecordForm { windows, longest_window, step } = form;
         let draft = path.with_extension("new");
         if let Err(error) = fs::remove_file(&draft)
             && error.kind() != ErrorKind::NotFound
@@ -97,7 +106,7 @@ impl KeyFile {
         }
         let file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&draft)?;
         let mut writer = BufWriter::new(&file);
-        writer.write_all(&header(windows, 0))?;
+        writer.write_all(&header(windows, longest_window, 0))?;
         let mut next = 0;
         for record in records {
             let index = index(windows, record.place);
@@ -107,7 +116,11 @@ impl KeyFile {
         }
         writer.flush()?;
         drop(writer);
-        let created = Self { step: Cell::new(step), ..Self::of(path, windows, file, 0) };
+        let created = Self {
+            step: Cell::new(step),
+            longest_window: Cell::new(longest_window),
+            ..Self::of(path, windows, file, 0)
+        };
         created.make_room(next)?;
         created.open.file.sync_all()?;
         fs::rename(&draft, path)?;
@@ -122,8 +135,14 @@ impl KeyFile {
             sync_began: AtomicU64::new(0),
             has_failed: AtomicBool::new(false),
         };
-        let step = Cell::new(Units::from_milli(1));
-        Self { path: path.to_owned(), windows, step, open: Arc::new(open), room: Cell::new(room) }
+        Self {
+            path: path.to_owned(),
+            windows,
+            longest_window: Cell::default(),
+            step: Cell::new(Units::from_milli(1)),
+            open: Arc::new(open),
+            room: Cell::new(room),
+        }
     }
 
     /// Returns the path of the file.
@@ -135,6 +154,19 @@ impl KeyFile {
     /// that no record is too low.
     pub(crate) fn lower_step(&self, step: Units) {
         self.step.set(self.step.get().min(step));
+    }
+
+    /// States that no window of the quota exceeds a length.
+    ///
+    /// # Errors
+    ///
+    /// Fails as a write does.
+    pub(crate) fn set_longest_window(&self, length: Duration) -> Result<()> {
+        if self.longest_window.replace(length) == length {
+            return Ok(());
+        }
+        self.open.is_dirty.store(true, Ordering::Release);
+        self.open.file.write_all_at(&header(self.windows, length, self.room.get()), 0)
     }
 
     /// Returns true if a change is to be written, because the record shows it.
@@ -199,14 +231,14 @@ impl KeyFile {
         let room = (index + 1).max(2 * self.room.get()).next_multiple_of(ROOM_STEP);
         // In this order, no kill leaves a file that is shorter than it states.
         self.open.file.set_len(self.length(room))?;
-        self.open.file.write_all_at(&header(self.windows, room), 0)?;
+        self.open.file.write_all_at(&header(self.windows, self.longest_window.get(), room), 0)?;
         self.room.set(room);
         Ok(())
     }
 
     /// Returns the length of a file with `records`.
     fn length(&self, records: u64) -> u64 {
-        header_len(self.windows) as u64 + records * RECORD_LEN as u64
+        HEADER_LEN as u64 + records * RECORD_LEN as u64
     }
 }
 
@@ -259,6 +291,8 @@ pub(crate) fn path(dir: &Path, kind: Kind, quota: &str) -> PathBuf {
 #[derive(Debug, Default)]
 struct Content {
     windows: KeyWindows,
+    /// Length that no window of the quota exceeded; `None` if the file does not say.
+    longest_window: Option<Duration>,
     records: Vec<ChangedEntry>,
     /// Number of records that are damaged, or missing between others, as a power cut may leave them.
     damaged: usize,
@@ -283,11 +317,11 @@ fn read(path: &Path) -> Result<Content> {
         return Err(Error::other("not a regular file"));
     }
     let mut reader = BufReader::new(File::open(path)?);
-    let mut start = [0; HEADER_LEN_OF_WINDOWS];
+    let mut start = [0; HEADER_LEN];
     reader.read_exact(&mut start[..MAGIC.len()])?;
     let current = match &start[..MAGIC.len()] {
-        magic if magic == MAGIC => Some(HEADER_LEN),
-        magic if MAGIC_OF_WINDOWS.iter().any(|it| magic == *it) => Some(HEADER_LEN_OF_WINDOWS),
+        magic if magic == MAGIC_OF_3 => Some(HEADER_LEN_OF_3),
+        magic if magic == MAGIC || MAGIC_OF_WINDOWS.iter().any(|it| magic == *it) => Some(HEADER_LEN),
         b"keys\0\0\0\x01" | b"keys\0\0\0\x02" => None,
         _ => return Err(Error::other("not a file of this version or an earlier one")),
     };
@@ -300,7 +334,9 @@ fn read(path: &Path) -> Result<Content> {
         match (windows(start), room(start)) {
             (Some(windows), Some(room)) => {
                 let stated = room.saturating_mul(RECORD_LEN as u64).saturating_add(length as u64);
-                content = Content { windows, missing: stated.saturating_sub(metadata.len()), ..content };
+                let missing = stated.saturating_sub(metadata.len());
+                let longest_window = start.starts_with(MAGIC).then(|| Duration::from_nanos(number(start, 2)));
+                content = Content { windows, longest_window, missing, ..content };
             }
             (None, _) => return Err(Error::other("the header is damaged")),
             (Some(windows), None) => content = Content { windows, damaged: 1, ..content },
@@ -331,9 +367,9 @@ fn read(path: &Path) -> Result<Content> {
     Ok(content)
 }
 
-/// Opens the file of a quota, and returns the usage in it. What counts at `now` in other `windows`, or was counted in shorter
-/// windows of the quota of which the current `window` contains the latest, counts in those of this configuration. Records usage in
-/// multiples of `step`. Sets an unreadable file aside. Passes what is lost to `warn`.
+/// Opens the file of a quota, and returns the usage in it. What counts at `now` in other windows than those of `form`, or was counted
+/// in another window of the quota that overlaps the current one, counts in those of this configuration. `window` are those of the
+/// quota, of which `current` is the current one. Sets an unreadable file aside. Passes what is lost to `warn`.
 ///
 /// # Errors
 ///
@@ -341,12 +377,13 @@ fn read(path: &Path) -> Result<Content> {
 pub(crate) fn open(
     path: &Path,
     max_keys: usize,
-    windows: KeyWindows,
-    step: Units,
-    window: Span,
+    form: RecordForm,
+    window: &Window,
+    current: Span,
     now: Timestamp,
     warn: impl Fn(String),
 ) -> Result<(KeyFile, KeyUsage)> {
+    let windows = form.windows;
     files::create_dir(path.parent().unwrap_or(Path::new(".")))?;
     let shown = path.display();
     let content = read(path).unwrap_or_else(|error| {
@@ -354,7 +391,7 @@ pub(crate) fn open(
         warn(files::set_aside_for(path, &reason));
         Content { windows, ..Content::default() }
     });
-    let Content { windows: recorded_windows, records, damaged, missing, written_at } = content;
+    let Content { windows: recorded_windows, longest_window, records, damaged, missing, written_at } = content;
     if damaged > 0 {
         warn(format!("{damaged} records of {shown} are damaged, and what their keys had used is lost"));
     }
@@ -362,10 +399,17 @@ pub(crate) fn open(
         warn(format!("{shown} is truncated by {missing} bytes, and what the keys in them had used is lost"));
     }
     let mut usage = KeyUsage::restore(recorded_windows, max_keys, &records);
-    let (latest, id) = (usage.latest_window(), window.start.0);
+    let (latest, id) = (usage.latest_window(), current.start.0);
     let is_of_quota = |windows| windows == KeyWindows::OfQuota;
+    // A window of this configuration ends before the current one begins.
+    let is_other =
+        || longest_window != Some(form.longest_window) || window.span(Timestamp(latest)).start != Timestamp(latest);
+    let reaches = |length: Duration| Timestamp(latest) + length > current.start;
     match (is_of_quota(recorded_windows), is_of_quota(windows)) {
-        (true, true) if id < latest && latest < window.end.0 => usage.redefine(latest, windows, id),
+        (true, true) if id < latest && latest < current.end.0 => usage.redefine(latest, windows, id),
+        (true, true) if latest < id && longest_window.is_some_and(reaches) && is_other() => {
+            usage.redefine(latest, windows, id);
+        }
         (true, false) => {
             let moment = windows.moment(id, now);
             // The length of the recorded windows is unknown, but nothing was charged after the last write.
@@ -375,26 +419,21 @@ pub(crate) fn open(
         (false, _) if recorded_windows != windows => usage.redefine(now.0, windows, windows.moment(id, now)),
         _ => {}
     }
-    Ok((KeyFile::create(path, usage.windows(), step, usage.records())?, usage))
-}
-
-/// Returns the length of the header of a file.
-fn header_len(windows: KeyWindows) -> usize {
-    if windows == KeyWindows::OfQuota { HEADER_LEN } else { HEADER_LEN_OF_WINDOWS }
+    Ok((KeyFile::create(path, RecordForm { windows: usage.windows(), ..form }, usage.records())?, usage))
 }
 
 /// Returns the header of a file with room for `room` records.
-fn header(windows: KeyWindows, room: u64) -> Vec<u8> {
+fn header(windows: KeyWindows, longest_window: Duration, room: u64) -> Vec<u8> {
     let [of_sliding, of_first_use] = MAGIC_OF_WINDOWS;
     let (magic, length) = match windows {
-        KeyWindows::OfQuota => (MAGIC, None),
-        KeyWindows::Sliding { part } => (of_sliding, Some(part)),
-        KeyWindows::FirstUse { length } => (of_first_use, Some(length)),
+        KeyWindows::OfQuota => (MAGIC, longest_window),
+        KeyWindows::Sliding { part } => (of_sliding, part),
+        KeyWindows::FirstUse { length } => (of_first_use, length),
     };
-    let length = length.map(|length| u64::try_from(length.as_nanos()).unwrap_or(u64::MAX));
+    let length = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
     let mut bytes = magic.to_vec();
     bytes.extend(room.to_le_bytes());
-    bytes.extend(length.into_iter().flat_map(u64::to_le_bytes));
+    bytes.extend(length.to_le_bytes());
     bytes.extend(checksum(&bytes).to_le_bytes());
     bytes
 }
@@ -407,7 +446,7 @@ fn room(header: &[u8]) -> Option<u64> {
 
 /// Returns the windows of a file with this header; `None` if the header is damaged and does not say.
 fn windows(header: &[u8]) -> Option<KeyWindows> {
-    if header.starts_with(MAGIC) {
+    if header.starts_with(MAGIC) || header.starts_with(MAGIC_OF_3) {
         return Some(KeyWindows::OfQuota);
     }
     room(header)?;
@@ -480,13 +519,17 @@ mod tests {
         Span { start: Timestamp(window), end: Timestamp(window + 1) }
     }
 
+    fn form(windows: KeyWindows, longest_window: Duration) -> RecordForm {
+        RecordForm { windows, longest_window, step: EXACT }
+    }
+
     fn open(dir: &Path, max_keys: usize) -> (KeyFile, KeyUsage, Vec<String>) {
         let warnings = RefCell::new(Vec::new());
         let (file, usage) = super::open(
             &file_path(dir),
             max_keys,
-            KeyWindows::OfQuota,
-            EXACT,
+            form(KeyWindows::OfQuota, Duration::from_nanos(1)),
+            &Window::Fixed { length: Duration::from_nanos(1) },
             span(WINDOW),
             Timestamp(WINDOW),
             |text| {
@@ -528,10 +571,16 @@ mod tests {
         let current = fs::read(file_path(dir.path())).expect("the file exists");
         let records = current[HEADER_LEN..].chunks_exact(RECORD_LEN);
         let of_one_table = records.clone().step_by(2);
-        for (version, records) in
-            [(1, of_one_table.flatten().copied().collect()), (2, records.flatten().copied().collect::<Vec<u8>>())]
-        {
-            let content = [&b"keys\0\0\0"[..], &[version], &records].concat();
+        let records = records.flatten().copied().collect::<Vec<u8>>();
+        let mut of_3 = MAGIC_OF_3.to_vec();
+        of_3.extend((records.len() as u64 / RECORD_LEN as u64).to_le_bytes());
+        of_3.extend(checksum(&of_3).to_le_bytes());
+        for (version, start, records) in [
+            (1, b"keys\0\0\0\x01".to_vec(), of_one_table.flatten().copied().collect()),
+            (2, b"keys\0\0\0\x02".to_vec(), records.clone()),
+            (3, of_3, records.clone()),
+        ] {
+            let content = [start, records].concat();
             fs::write(file_path(dir.path()), content).expect("the file can be written");
             let (_, read, warnings) = open(dir.path(), 9);
             assert_eq!(warnings, [""; 0]);
@@ -539,7 +588,7 @@ mod tests {
                 assert_eq!(read.used(WINDOW, key(number)), usage.used(WINDOW, key(number)), "{version}: {number}");
             }
         }
-        fs::write(file_path(dir.path()), b"keys\0\0\0\x04................").expect("the file can be written");
+        fs::write(file_path(dir.path()), b"keys\0\0\0\x05................").expect("the file can be written");
         let (_, read, warnings) = open(dir.path(), 9);
         assert!(
             warnings[0].contains("not a file of this version or an earlier one")
@@ -578,9 +627,17 @@ mod tests {
             file.write(&usage.reserve(window, key(1), units(used))).expect("the disk has room");
         }
         let day = Span { start: Timestamp(1), end: Timestamp(WINDOW + 9) };
-        let (_, usage) =
-            super::open(&file_path(dir.path()), 3, KeyWindows::OfQuota, EXACT, day, Timestamp(WINDOW), |_| {})
-                .expect("the directory is writable");
+        let quota = Window::Fixed { length: day.length() };
+        let (_, usage) = super::open(
+            &file_path(dir.path()),
+            3,
+            form(KeyWindows::OfQuota, day.length()),
+            &quota,
+            day,
+            Timestamp(WINDOW),
+            |_| {},
+        )
+        .expect("the directory is writable");
         assert_eq!([1, WINDOW].map(|window| usage.used(window, key(1))), [units(5), Units::ZERO]);
     }
 
@@ -674,8 +731,10 @@ mod tests {
         let open_with = |dir: &Path, windows: KeyWindows| {
             let warnings = RefCell::new(Vec::new());
             let window = Span { start: Timestamp::from_seconds(1_800_000_000), end: Timestamp(u64::MAX) };
-            let opened =
-                super::open(&file_path(dir), 9, windows, EXACT, window, now, |text| warnings.borrow_mut().push(text));
+            let quota = Window::Fixed { length: window.length() };
+            let form = form(windows, window.length());
+            let warn = |text| warnings.borrow_mut().push(text);
+            let opened = super::open(&file_path(dir), 9, form, &quota, window, now, warn);
             let (file, usage) = opened.expect("the directory is writable");
             (file, usage, warnings.into_inner())
         };
@@ -698,7 +757,7 @@ mod tests {
             }
             let path = file_path(dir.path());
             let content = fs::read(&path).expect("the file exists");
-            for (place, is_lost) in [(18, true), (9, true), (HEADER_LEN_OF_WINDOWS + 20, false)] {
+            for (place, is_lost) in [(18, true), (9, true), (HEADER_LEN + 20, false)] {
                 let mut damaged = content.clone();
                 damaged[place] ^= 1;
                 fs::write(&path, &damaged).expect("the disk has room");
@@ -706,6 +765,54 @@ mod tests {
                 assert_eq!(warnings[0].contains("is unusable"), is_lost, "{place}: {warnings:?}");
             }
         }
+    }
+
+    #[test]
+    fn usage_of_a_window_counts_in_another_one_that_it_overlaps() {
+        const HOUR: u64 = 3600;
+        let midnight = Timestamp::from_seconds(1_800_057_600);
+        let open_at = |path: &Path, (length, longest): (u64, u64), hour: u64| {
+            let [length, longest, since] = [length, longest, hour].map(|hours| Duration::from_secs(hours * HOUR));
+            let (window, now) = (Window::Fixed { length }, midnight + since);
+            let (form, current) = (form(KeyWindows::OfQuota, longest), window.span(now));
+            let opened = super::open(path, 3, form, &window, current, now, |_| {}).expect("a readable file");
+            (opened.0, opened.1, current.start.0)
+        };
+        // Length of the windows, and what the file states of it, before and after; hours of the charge and of the starts; what counts
+        // at each. Windows of ten hours begin at 18, 4 and 14.
+        for (before, after, charged_at, starts, used) in [
+            ((24, 24), (12, 12), 3, &[13, 14][..], 5),
+            ((24, 24), (12, 12), 3, &[25], 0),
+            ((24, 24), (1, 1), 3, &[5], 5),
+            ((12, 12), (24, 24), 3, &[13], 5),
+            ((24, 24), (10, 10), 3, &[23], 5),
+            ((10, 10), (24, 24), 3, &[3], 5),
+            ((10, 10), (24, 24), 21, &[25], 0),
+            ((24, 24), (24, 24), 3, &[13, 20], 5),
+            ((24, 24), (24, 24), 3, &[25], 0),
+            // A calendar states more than most of its days have.
+            ((24, 25), (24, 25), 3, &[25], 0),
+            ((24, 25), (12, 12), 3, &[13], 5),
+        ] {
+            let dir = tempfile::tempdir().expect("temporary directory");
+            let path = file_path(dir.path());
+            let (file, mut usage, window) = open_at(&path, before, charged_at);
+            file.write(&usage.reserve(window, key(1), units(5))).expect("the disk has room");
+            for start in starts {
+                let (_, usage, window) = open_at(&path, after, *start);
+                let counted = usage.used(window, key(1));
+                assert_eq!(counted, units(used), "{before:?} at {charged_at}, then {after:?} at {start}");
+            }
+        }
+    }
+
+    #[test]
+    fn longer_windows_of_a_reload_are_stated_in_the_file() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let (file, ..) = open(dir.path(), 3);
+        let length = Duration::from_secs(3600);
+        file.set_longest_window(length).expect("the disk has room");
+        assert_eq!(read(&file_path(dir.path())).expect("a readable file").longest_window, Some(length));
     }
 
     #[test]
@@ -718,8 +825,11 @@ mod tests {
             for (written_before, used) in [(1, 5), (2 * 3600, 0)] {
                 let dir = tempfile::tempdir().expect("temporary directory");
                 let path = file_path(dir.path());
-                let open_with =
-                    |windows| super::open(&path, 3, windows, EXACT, day, now, |_| {}).expect("a readable file");
+                let quota = Window::Fixed { length: day.length() };
+                let open_with = |windows| {
+                    super::open(&path, 3, form(windows, day.length()), &quota, day, now, |_| {})
+                        .expect("a readable file")
+                };
                 let (file, mut usage) = open_with(KeyWindows::OfQuota);
                 file.write(&usage.reserve(start.0, key(1), units(5))).expect("the disk has room");
                 let written_at = UNIX_EPOCH + Duration::from_secs(now.seconds() - written_before);

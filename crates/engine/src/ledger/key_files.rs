@@ -184,15 +184,16 @@ impl QuotaCounter {
     fn open_locked_key_file(&self, dir: &Path) -> io::Result<()> {
         let kind = if self.has_budgets() { Kind::Budgets } else { Kind::Shares };
         let path = key_file::path(dir, kind, &self.name);
-        let (window, now) = {
+        let (window, current, now) = {
             let state = self.state.lock();
-            (Span { start: Timestamp(state.window_id()), end: state.resets_at() }, state.latest_time())
+            let current = Span { start: Timestamp(state.window_id()), end: state.resets_at() };
+            (state.window().clone(), current, state.latest_time())
         };
-        let (windows, max_keys, step) = {
+        let (form, max_keys) = {
             let keyed_usage = self.keyed_usage.lock();
-            (keyed_usage.usage().windows(), keyed_usage.max_keys(), keyed_usage.record_step())
+            (keyed_usage.form(), keyed_usage.max_keys())
         };
-        let opened = key_file::open(&path, max_keys, windows, step, window, now, |problem| warn!("{problem}"));
+        let opened = key_file::open(&path, max_keys, form, &window, current, now, |problem| warn!("{problem}"));
         let mut keyed_usage = self.keyed_usage.lock();
         match opened {
             Ok((file, recorded)) => keyed_usage.open_file(file, recorded, now),
@@ -218,10 +219,10 @@ impl QuotaCounter {
         let Some(file) = file else { return Ok(()) };
         file.sync(now).or_else(|error| {
             let _creating = self.key_file_lock.lock();
-            let Some((path, windows, step, records)) = self.keyed_usage.lock().records_to_replace(&file) else {
+            let Some((path, form, records)) = self.keyed_usage.lock().records_to_replace(&file) else {
                 return Ok(());
             };
-            let file = KeyFile::create(&path, windows, step, records.into_iter()).map_err(|_| error)?;
+            let file = KeyFile::create(&path, form, records.into_iter()).map_err(|_| error)?;
             self.keyed_usage.lock().replace_file(file);
             Ok(())
         })

@@ -1,10 +1,11 @@
 //! Usage of a quota by key, and its record beyond the life of the process.
 
-use super::key_file::{KeyFile, OpenFile};
+use super::key_file::{KeyFile, OpenFile, RecordForm};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Error;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::key_usage::{ChangedEntry, KeyUsage, KeyWindows, Place};
 use tidegate_policy::{Timestamp, Units};
@@ -14,6 +15,8 @@ use tracing::warn;
 pub(crate) struct KeyedUsage {
     usage: KeyUsage,
     max_keys: usize,
+    /// Length that no window of the quota exceeds.
+    longest_window: Duration,
     /// Units of which what is recorded in the next file is a multiple.
     record_step: Units,
     file: Option<KeyFile>,
@@ -27,11 +30,12 @@ pub(crate) struct KeyedUsage {
 }
 
 impl KeyedUsage {
-    pub(crate) fn new(windows: KeyWindows, max_keys: usize, record_step: Units) -> Self {
+    pub(crate) fn new(form: RecordForm, max_keys: usize) -> Self {
         Self {
-            usage: KeyUsage::new(windows, max_keys),
+            usage: KeyUsage::new(form.windows, max_keys),
             max_keys,
-            record_step,
+            longest_window: form.longest_window,
+            record_step: form.step,
             file: None,
             dir_to_open: None,
             late: None,
@@ -55,8 +59,20 @@ impl KeyedUsage {
         self.file.iter().for_each(|file| file.lower_step(step));
     }
 
-    pub(crate) fn record_step(&self) -> Units {
-        self.record_step
+    /// States that no window of the quota exceeds a length.
+    pub(crate) fn set_longest_window(&mut self, length: Duration) {
+        self.longest_window = length;
+        if let Some(file) = &self.file
+            && let Err(error) = file.set_longest_window(length)
+        {
+            warn_unrecorded(file, &error);
+            file.fail();
+        }
+    }
+
+    /// Returns how usage is recorded in the next file.
+    pub(crate) fn form(&self) -> RecordForm {
+        RecordForm { windows: self.usage.windows(), longest_window: self.longest_window, step: self.record_step }
     }
 
     /// Continues with the usage that is recorded in `file`, and records it there. What was counted until now counts as well.
@@ -84,8 +100,9 @@ impl KeyedUsage {
     pub(crate) fn redefine(&mut self, before: u64, windows: KeyWindows, after: u64) {
         self.usage.redefine(before, windows, after);
         self.unwritten.clear();
+        let form = self.form();
         let Some(file) = &mut self.file else { return };
-        match KeyFile::create(file.path(), self.usage.windows(), self.record_step, self.usage.records()) {
+        match KeyFile::create(file.path(), form, self.usage.records()) {
             Ok(new) => *file = new,
             Err(error) => {
                 warn_unrecorded(file, &error);
@@ -120,17 +137,17 @@ impl KeyedUsage {
         self.file.as_ref().map(|file| Arc::clone(&file.open))
     }
 
-    /// Returns the path, the windows, the step and the records of a file that replaces `failed`, whose sync has failed; `None` if
+    /// Returns the path, the form and the records of a file that replaces `failed`, whose sync has failed; `None` if
     /// another one already has.
     /// Changes from now on are for [`Self::replace_file`] to write.
     pub(crate) fn records_to_replace(
         &mut self,
         failed: &Arc<OpenFile>,
-    ) -> Option<(PathBuf, KeyWindows, Units, Vec<ChangedEntry>)> {
+    ) -> Option<(PathBuf, RecordForm, Vec<ChangedEntry>)> {
         let file = self.file.as_ref().filter(|file| Arc::ptr_eq(&file.open, failed))?;
         let path = file.path().to_owned();
         self.unwritten.clear();
-        Some((path, self.usage.windows(), self.record_step, self.usage.records().collect()))
+        Some((path, self.form(), self.usage.records().collect()))
     }
 
     /// Returns true if all changes are recorded. Tries once more to write those that are not.
@@ -217,7 +234,7 @@ mod tests {
     use crate::ledger::key_file;
     use proptest::prelude::*;
     use std::path::Path;
-    use tidegate_policy::window::Span;
+    use tidegate_policy::window::{Span, Window};
 
     const NOW: Timestamp = Timestamp(5);
     const MAX_KEYS: usize = 4;
@@ -231,9 +248,11 @@ mod tests {
     fn started(dir: &Path, step: Units) -> KeyedUsage {
         let (path, window) = (dir.join("usage"), Span { start: Timestamp(0), end: Timestamp(9) });
         let panic = |problem| panic!("{problem}");
-        let (file, recorded) = key_file::open(&path, MAX_KEYS, KeyWindows::OfQuota, step, window, NOW, panic)
-            .expect("the directory is writable");
-        let mut usage = KeyedUsage::new(KeyWindows::OfQuota, MAX_KEYS, step);
+        let form = RecordForm { windows: KeyWindows::OfQuota, longest_window: window.length(), step };
+        let quota = Window::Fixed { length: window.length() };
+        let (file, recorded) =
+            key_file::open(&path, MAX_KEYS, form, &quota, window, NOW, panic).expect("the directory is writable");
+        let mut usage = KeyedUsage::new(form, MAX_KEYS);
         usage.open_file(file, recorded, NOW);
         usage
     }
@@ -294,7 +313,7 @@ mod tests {
                     }
                     Event::Configured(step) => usage.set_record_step(Units::from_milli(step)),
                     Event::Killed => {
-                        let next = started(dir.path(), usage.record_step());
+                        let next = started(dir.path(), usage.form().step);
                         let counted = |usage: &KeyedUsage| usage.usage().entries(0, 0..MAX_KEYS).collect::<Vec<_>>();
                         let (before, after) = (counted(&usage), counted(&next));
                         prop_assert_eq!(before.len(), after.len());

@@ -179,6 +179,11 @@ impl QuotaState {
         self.latest_time
     }
 
+    /// Returns the windows of the quota.
+    pub fn window(&self) -> &Window {
+        &self.window
+    }
+
     /// Returns the id of the current window.
     pub fn window_id(&self) -> u64 {
         self.current.id
