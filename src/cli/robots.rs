@@ -69,7 +69,9 @@ fn check(args: &CheckArgs) -> Result<ExitCode, CommandError> {
     let operators = OperatorTable::builtin();
     let crawlers: Vec<(&str, &str)> =
         operators.product_tokens().map(|(product, operator)| (operators.name(operator), product)).collect();
-    let result = check_robots(&text, &args.path, &crawlers);
+    let mut result = check_robots(&text, &args.path, &crawlers);
+    let has_no_token = |name: &&str| crawlers.iter().all(|(operator, _)| operator != name);
+    result.without_token = operators.names().filter(has_no_token).map(str::to_owned).collect();
     let output = match args.json {
         true => json_document(&result).map_err(|error| CommandError::Failed(error.to_string()))?,
         false => report(&args.source, &args.path, &result),
@@ -144,7 +146,11 @@ fn report(source: &str, path: &str, result: &RobotsCheck) -> String {
     let header = ["operator", "crawlers", "may fetch", &path].map(str::to_owned).to_vec();
     let operators = result.access.chunk_by(|one, next| one.operator == next.operator);
     let rows = operators.flat_map(|entries| entries.iter().map(move |entry| row(entry, entries.len() == 1)));
-    let table = columns(0, &[Align::Left; 4], std::iter::once(header).chain(rows));
+    let without_token = result
+        .without_token
+        .iter()
+        .map(|operator| [operator, "no token", "-", "no group can name it"].map(str::to_owned).to_vec());
+    let table = columns(0, &[Align::Left; 4], std::iter::once(header).chain(rows).chain(without_token));
     let lines: Vec<String> = table.lines().map(|line| truncate(line, WIDTH)).collect();
     format!("{text}\n{}\n", lines.join("\n"))
 }

@@ -26,6 +26,8 @@ pub struct RobotsCheck {
     pub omitted: usize,
     /// What crawlers may fetch, in the order of the crawlers.
     pub access: Vec<CrawlerAccess>,
+    /// Operators that no group can name, because their crawlers have no product token; the caller knows them.
+    pub without_token: Vec<String>,
 }
 
 /// A line without its effect.
@@ -105,7 +107,12 @@ pub fn check_robots(text: &[u8], path: &str, crawlers: &[(&str, &str)]) -> Robot
         findings.truncate(MAX_FINDINGS);
         findings.sort_unstable();
     }
-    RobotsCheck { findings, omitted, access: access::access(&source, path, crawlers, &products) }
+    RobotsCheck {
+        findings,
+        omitted,
+        access: access::access(&source, path, crawlers, &products),
+        without_token: Vec::new(),
+    }
 }
 
 impl RobotsFinding {

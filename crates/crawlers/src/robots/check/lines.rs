@@ -5,21 +5,23 @@ use super::super::terms::{LICENSE, directive};
 use super::{CheckedText, RobotsFinding, before_comment, shown};
 
 /// Directives beside those of RFC 9309 that some crawlers read, in lower case.
-const KNOWN_OTHERS: [&str; 10] = [
-    "cache-delay",
-    "clean-param",
-    "content-signal",
-    "content-usage",
-    "crawl-delay",
-    "license",
-    "noindex",
-    "request-rate",
-    "schemamap",
-    "visit-time",
+const KNOWN_OTHERS: [&str; 7] =
+    ["cache-delay", "clean-param", "content-signal", "content-usage", "crawl-delay", "license", "schemamap"];
+
+/// Directives that no crawler reads, or one: what is wrong, and what would do.
+const UNREAD: [(&str, &str, &str); 4] = [
+    ("Host", "is read by no crawler any more (until 2018 by Yandex)", "redirect from other hosts, and remove it"),
+    (
+        "Noindex",
+        "is read by no crawler any more (until 2019 by Google)",
+        "send X-Robots-Tag: noindex with the page, and remove it",
+    ),
+    ("Request-rate", "is read by no known crawler but SeznamBot", "write Crawl-delay for the others"),
+    ("Visit-time", "is read by no known crawler", "remove it, or write # before it"),
 ];
 
 /// Directives as they are spelled.
-const DIRECTIVES: [&str; 6] = ["User-agent", "Allow", "Disallow", "Crawl-delay", "Sitemap", "Host"];
+const DIRECTIVES: [&str; 5] = ["User-agent", "Allow", "Disallow", "Crawl-delay", "Sitemap"];
 
 /// Reports lines by themselves.
 pub(super) fn check(source: &CheckedText<'_>, findings: &mut Vec<RobotsFinding>) {
@@ -40,6 +42,12 @@ pub(super) fn check(source: &CheckedText<'_>, findings: &mut Vec<RobotsFinding>)
             }
             continue;
         };
+        let name = directive(line);
+        if let Some((_, problem, hint)) = UNREAD.iter().find(|(known, ..)| name.eq_ignore_ascii_case(known.as_bytes()))
+        {
+            report(format!("{:?} {problem}", shown(name)), hint);
+            continue;
+        }
         if let Some((problem, hint)) = spelling(line, kind) {
             report(problem, &hint);
         }
@@ -50,6 +58,10 @@ pub(super) fn check(source: &CheckedText<'_>, findings: &mut Vec<RobotsFinding>)
                     let problem = format!("{:?} names no crawler", shown(line));
                     report(problem, "write a product token of letters, - and _, such as Googlebot, or *");
                 }
+            }
+            RecordKind::Sitewide if line.contains(&b':') && !is_url(value_of(line)) => {
+                let problem = format!("{:?} is no full URL; most crawlers do not read it", shown(line));
+                report(problem, "write the scheme and the host, too, such as https://example.com/sitemap.xml");
             }
             RecordKind::Sitewide => {}
             // It may stand in a group, and above all.
@@ -68,6 +80,16 @@ pub(super) fn check(source: &CheckedText<'_>, findings: &mut Vec<RobotsFinding>)
     }
 }
 
+/// Returns what is behind the colon.
+fn value_of(line: &[u8]) -> &[u8] {
+    line.splitn(2, |&byte| byte == b':').nth(1).unwrap_or_default().trim_ascii()
+}
+
+fn is_url(value: &[u8]) -> bool {
+    let begins_with = |scheme: &[u8]| value.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
+    begins_with(b"https://") || begins_with(b"http://")
+}
+
 /// Returns what is unusual about the name of a record.
 fn spelling(line: &[u8], kind: RecordKind<'_>) -> Option<(String, String)> {
     let Some(colon) = line.iter().position(|&byte| byte == b':') else {
@@ -82,7 +104,7 @@ fn spelling(line: &[u8], kind: RecordKind<'_>) -> Option<(String, String)> {
         RecordKind::Disallow(_) => &["Disallow"],
         RecordKind::Allow(_) => &["Allow"],
         RecordKind::CrawlDelay(_) => &["Crawl-delay"],
-        RecordKind::Sitewide => &["Sitemap", "Host"],
+        RecordKind::Sitewide => &["Sitemap"],
         RecordKind::Other => return unknown(name),
     };
     let is_usual = usual.iter().any(|usual| name.eq_ignore_ascii_case(usual.as_bytes()));

@@ -51,6 +51,25 @@ fn lines_that_crawlers_do_not_read_are_found() {
         ("Disallows: /a", "\"Disallows\" is no directive that crawlers read; write Disallow"),
         ("Dsiallow: /a", "\"Dsiallow\" is no directive that crawlers read; write Disallow"),
         ("Frobnicate: 1", "\"Frobnicate\" is no directive that crawlers read; remove it, or write # before it"),
+        (
+            "noindex: /a",
+            "\"noindex\" is read by no crawler any more (until 2019 by Google); send X-Robots-Tag: noindex with the page, and \
+             remove it",
+        ),
+        (
+            "Host: example.com",
+            "\"Host\" is read by no crawler any more (until 2018 by Yandex); redirect from other hosts, and remove it",
+        ),
+        (
+            "Request-rate: 1/5",
+            "\"Request-rate\" is read by no known crawler but SeznamBot; write Crawl-delay for the others",
+        ),
+        ("Visit-time: 0600-0845", "\"Visit-time\" is read by no known crawler; remove it, or write # before it"),
+        (
+            "Sitemap: /sitemap.xml",
+            "\"Sitemap: /sitemap.xml\" is no full URL; most crawlers do not read it; write the scheme and the host, too, such as \
+             https://example.com/sitemap.xml",
+        ),
         ("Crawl-delay: soon", "\"Crawl-delay: soon\" has no number; write seconds, such as Crawl-delay: 10"),
         ("Disallow: admin", "\"Disallow: admin\" matches nothing: a path begins with /; write the path from / on"),
         (
@@ -62,6 +81,11 @@ fn lines_that_crawlers_do_not_read_are_found() {
         let found = findings(&text);
         assert!(found.contains(&format!("3: {expected}")), "{line}: {found:?}");
     }
+    assert_eq!(
+        findings("Visit-time: 0600-0845\nUser-agent: *\nDisallow: /a\n").len(),
+        1,
+        "a line that nobody reads stands above no group"
+    );
     assert_eq!(
         findings("Disallow: /a\nUser-agent: *\nDisallow: /b\n"),
         [
