@@ -89,9 +89,6 @@ pub(in crate::gateway) fn reject_request(
         problem.into_response(ResponseFormat::from_head(head), id, &config.error_pages, &mut worker.scratch());
     let settings = &config.settings;
     allow_reading(head, settings, &mut response.fields);
-    if error == RequestError::DocumentMethod {
-        response.fields.append(Name::Allow, b"GET, HEAD");
-    }
     let redact = &settings.log.redact;
     worker.telemetry().reject(&RejectedRecord {
         at: worker.now(),

@@ -195,6 +195,9 @@ impl<'a> Problem<'a> {
         if self.status() == StatusCode::UNAUTHORIZED {
             fields.append_text("www-authenticate", CHALLENGE);
         }
+        if !self.template.allow.is_empty() {
+            fields.append(Name::Allow, self.template.allow.as_bytes());
+        }
         if let Some(seconds) = self.retry_after {
             let mut buffer = itoa::Buffer::new();
             let seconds = buffer.format(seconds).as_bytes();
@@ -380,6 +383,7 @@ mod tests {
             Target,
             Framing,
             Method,
+            DocumentMethod,
             Expectation,
             TooLarge,
             Loop,
@@ -388,6 +392,8 @@ mod tests {
             let json = problem_json(&problem);
             assert_eq!(json["title"].as_str(), problem.status().canonical_reason());
             assert_eq!(json["status"], problem.status().as_u16());
+            let is_of_method = problem.status() == StatusCode::METHOD_NOT_ALLOWED;
+            assert_eq!(!problem.template.allow.is_empty(), is_of_method, "{error:?}");
         }
     }
 

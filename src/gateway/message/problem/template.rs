@@ -16,6 +16,8 @@ pub(super) struct ProblemTemplate {
     pub(super) detail: &'static str,
     pub(super) before_id: &'static str,
     pub(super) after_id: &'static str,
+    /// Methods that `Allow` of a 405 lists (RFC 9110 section 15.5.6); empty for other statuses.
+    pub(super) allow: &'static str,
 }
 
 /// Builds the document, with its members in the order of RFC 9457.
@@ -36,6 +38,7 @@ macro_rules! template {
                 "\",\"instance\":\"urn:tidegate:decision:"
             ),
             after_id: $after_id,
+            allow: "",
         }
     };
 }
@@ -73,7 +76,7 @@ static FORBIDDEN: LazyLock<ProblemTemplate> = LazyLock::new(|| {
 impl ProblemTemplate {
     /// A method that a document of the gateway does not support.
     pub(super) const METHOD_NOT_ALLOWED: Self =
-        plain!(405, "Method Not Allowed", "This document supports only GET and HEAD.");
+        Self { allow: "GET, HEAD", ..plain!(405, "Method Not Allowed", "This document supports only GET and HEAD.") };
 
     /// The usage of a customer, without a key of one.
     pub(super) const NO_KEY: Self = plain!(401, "Unauthorized", "The request has no valid API key.");
@@ -118,7 +121,7 @@ impl ProblemTemplate {
              \"instance\":\"urn:tidegate:decision:"
         );
         let after_id = format!("\",\"reason\":\"{name}\",\"violated-policies\":[");
-        Self { status, detail, before_id: before_id.leak(), after_id: after_id.leak() }
+        Self { status, detail, before_id: before_id.leak(), after_id: after_id.leak(), allow: "" }
     }
 
     /// Returns the texts of a failed origin.
@@ -222,7 +225,10 @@ impl ProblemTemplate {
                 plain!(400, "Bad Request", "Content-Length and Transfer-Encoding exclude each other.")
             }
             RequestError::DocumentMethod => Self::METHOD_NOT_ALLOWED,
-            RequestError::Method => plain!(405, "Method Not Allowed", "CONNECT and TRACE are not supported."),
+            RequestError::Method => Self {
+                allow: "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS",
+                ..plain!(405, "Method Not Allowed", "CONNECT and TRACE are not supported.")
+            },
             RequestError::Expectation => {
                 plain!(417, "Expectation Failed", "Only the expectation 100-continue is supported.")
             }
