@@ -13,13 +13,15 @@ use std::process::ExitCode;
 use tidegate_config::{self as config, Settings};
 use tidegate_crawlers::verify::OperatorTable;
 use tidegate_policy::QuotaId;
+use tidegate_policy::quota::Quota;
 use tidegate_policy::rng::Rng;
 use tidegate_replay::Policy;
 use tidegate_replay::log::MergedLog;
 use tidegate_replay::terminal::{ColorMode, group_digits, json_document};
 use tidegate_replay::tune::report::TuningReport;
 use tidegate_replay::tune::{
-    ConfigEditor, Goal, GoalContext, GoalError, InMemoryLog, Search, SearchSpace, TuneError, TuneResult, Tuner, summary,
+    ConfigEditor, Goal, GoalContext, GoalError, InMemoryLog, Search, SearchSpace, TuneError, TuneResult, Tuner,
+    Unmeasured, summary,
 };
 
 /// Arguments of `tune`.
@@ -145,17 +147,40 @@ fn read_log(args: &TuneArgs, progress: &Progress) -> Result<InMemoryLog, Command
     Ok(result?)
 }
 
-/// Returns the tuned quota.
+/// Returns the tuned quota: one of those that may have tiers and pacing, which budgets have not.
 fn quota(args: &TuneArgs, policy: &Policy) -> Result<QuotaId, CommandError> {
-    let rules = &policy.settings.rules;
-    let names = || rules.quotas.iter().map(|quota| quota.name.as_str()).collect::<Vec<_>>().join(", ");
-    match (&args.quota, rules.quotas.as_slice()) {
-        (_, []) => Err(CommandError::Usage(format!("{}: no quota to tune", policy.name))),
-        (None, [_]) => Ok(QuotaId(0)),
-        (None, _) => Err(CommandError::Usage(format!("--quota: required; name one of the quotas {}", names()))),
-        (Some(name), _) => rules
-            .quota_id(name)
-            .ok_or_else(|| CommandError::Usage(format!("--quota: unknown quota {name:?}; the quotas are {}", names()))),
+    let quotas = &policy.settings.rules.quotas;
+    let of_all: Vec<(QuotaId, &str)> = (quotas.iter().enumerate())
+        .filter(|(_, quota)| quota.budget.is_none())
+        .map(|(index, quota)| (QuotaId::from_index(index), quota.name.as_str()))
+        .collect();
+    let names = || of_all.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
+    let named = |name: &String| of_all.iter().find(|(_, known)| known == name).map(|(id, _)| *id);
+    let problem = match (&args.quota, &of_all[..]) {
+        (_, []) if quotas.is_empty() => format!("{}: no quota to tune", policy.name),
+        (_, []) => format!(
+            "{}: no quota to tune: each has a budget for each key (`per`), without tiers and pacing; add a quota without `per`",
+            policy.name
+        ),
+        (None, [(id, _)]) => return Ok(*id),
+        (None, _) => format!("--quota: required; name one of the quotas {}", names()),
+        (Some(name), _) => match named(name) {
+            Some(id) => return Ok(id),
+            None if quotas.iter().any(|quota| quota.name == *name) => format!(
+                "--quota: {name} has a budget for each key (`per`), without tiers and pacing; name one of the quotas {}",
+                names()
+            ),
+            None => format!("--quota: unknown quota {name:?}; the quotas are {}", names()),
+        },
+    };
+    Err(CommandError::Usage(problem))
+}
+
+fn unmeasured(quota: &Quota) -> Option<Unmeasured> {
+    match (&quota.budget, quota.window.is_sliding()) {
+        (Some(_), _) => Some(Unmeasured::Budgets),
+        (None, true) => Some(Unmeasured::Sliding),
+        (None, false) => None,
     }
 }
 
@@ -163,7 +188,7 @@ fn goal(args: &TuneArgs, settings: &Settings, tuned: QuotaId) -> Result<Goal, Co
     let rules = &settings.rules;
     let context = GoalContext {
         classes: rules.classes.iter().map(|class| class.name.as_str()).collect(),
-        quotas: rules.quotas.iter().map(|quota| (quota.name.as_str(), !quota.window.is_sliding())).collect(),
+        quotas: rules.quotas.iter().map(|quota| (quota.name.as_str(), unmeasured(quota))).collect(),
         default_quota: &rules[tuned].name,
     };
     Goal::read(&args.goal, &context).map_err(|errors| {

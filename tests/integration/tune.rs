@@ -233,7 +233,23 @@ fn invalid_goals_and_files_give_hints() {
             .replace("    tiers:\n      search: [{ above: 90%, shed: 100% }]   # as last year\n", ""),
     );
     fixture.write("shadow.yaml", &rules_with_tier_at("90%").replace("limit: 100", "limit: 100\n    enforce: false"));
+    let budget = "customer: { per: client, limit: 9 }";
+    fixture.write("both.yaml", &rules_with_tier_at("90%").replace("quotas:\n", &format!("quotas:\n  {budget}\n")));
+    let budgets = "origin: http://127.0.0.1:1\nroutes: [{ match: /**, cost: { customer: 1 } }]";
+    fixture.write("budgets.yaml", &format!("{budgets}\nquotas: {{ {budget} }}\n"));
     for (arguments, expected) in [
+        (
+            vec!["--goal", "customer used <= 1 %", "--config", &fixture.path("both.yaml")],
+            "customer has a budget for each key (`per`), and used is measured of all requests together",
+        ),
+        (
+            vec!["--goal", "unused <= 1 %", "--quota", "customer", "--config", &fixture.path("both.yaml")],
+            "--quota: customer has a budget for each key (`per`), without tiers and pacing; name one of the quotas api",
+        ),
+        (
+            vec!["--goal", "unused <= 1 %", "--config", &fixture.path("budgets.yaml")],
+            "no quota to tune: each has a budget for each key (`per`)",
+        ),
         (
             vec!["--goal", "unused <= 1 %", "--config", &fixture.path("shadow.yaml")],
             "api refuses no request (`enforce: false`)",

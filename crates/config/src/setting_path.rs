@@ -111,7 +111,7 @@ keys! {
     error_pages exhausted expires file fill first_use fixed forward_auth header headers health honeypot hook host hosts html
     interval jitter json keep key kind ledger left_over limit limits listen log max max_clients max_concurrency
     max_connections_per_address max_delay max_keys max_object max_partitions max_size memory merge_crawl_delay
-    metrics_by_key min min_delay mode name notify ocsp operator operators origin origins pacing partition_by path
+    metrics_by_key min min_delay mode name notify ocsp on operator operators origin origins pacing partition_by path
     people_refused per per_client prefix product_tokens promise proxy_protocol query quota quotas rampup ranges rate
     read_token redirect redis refresh refuse_with remove request_headers response_headers response_timeout
     revalidation_cost rewrite robots routes scopes search_served server_name session set sha256 shed signature_agents

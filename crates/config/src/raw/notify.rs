@@ -58,6 +58,12 @@ pub(crate) enum Summary {
 }
 
 impl Events {
+    /// Returns true if the event is named, not only one of all.
+    pub(crate) fn names(&self, event: NotificationEvent) -> bool {
+        let Self(OneOrMany(words)) = self;
+        words.iter().any(|EventWord(word)| *word == Some(event))
+    }
+
     /// Returns the events, each once; all if none is named.
     pub(crate) fn resolve(&self) -> Vec<NotificationEvent> {
         let Self(OneOrMany(words)) = self;

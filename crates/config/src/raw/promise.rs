@@ -5,7 +5,7 @@ use crate::section::{any, section};
 use tidegate_policy::tier::Share;
 
 section! {
-    /// Figures that the policy keeps in each window of the first quota. A page is a request with a cost.
+    /// Figures that the policy keeps in each window of the first quota without `per`. A page is a request with a cost.
     pub(crate) struct Promise {
         /// Largest share of people's pages (class `person`) that is refused, other than those of clients that have used their
         /// share (`per_client`). Default none.

@@ -30,6 +30,56 @@ fn budgets_of_customers_have_the_limits_of_the_key_and_of_its_class() {
     assert!(is_valid(before) && !is_valid(before + Duration::from_secs(1)), "2027 has begun");
 }
 
+/// Each budget is alone: what is for all requests together would measure or do nothing at it.
+#[test]
+fn what_is_for_all_requests_together_is_an_error_at_a_quota_with_budgets() {
+    const OF_ALL: &str = "a quota with budgets cannot have it; write it at a quota without `per`, to which a route can be \
+                          charged as well";
+    const NOTIFY: &str = "each quota has a budget for each key, so that quota_95 never happens; leave it out, or define a \
+                          quota without `per`; `tidegate usage` shows who has used up a budget";
+    let receiver = "webhook: 'https://hooks.example/a'";
+    for (of_quota, beside, path, message) in [
+        ("tiers: { bot: [{ above: 50%, shed: 50% }] }", "", "quotas.q.tiers", OF_ALL),
+        ("pacing: { mode: even, weights: { bot: 1 } }", "", "quotas.q.pacing", OF_ALL),
+        ("per_client: 5%", "", "quotas.q.per_client", OF_ALL),
+        ("sync_from: X-RateLimit-Remaining", "", "quotas.q.sync_from", OF_ALL),
+        (
+            "enforce: true",
+            "promise: { left_over: 1% }",
+            "promise",
+            "each quota has a budget for each key; it is compared with the windows of the first quota without `per`; define one",
+        ),
+        ("enforce: true", &format!("notify: [{{ {receiver}, on: [quota_95, origin_down] }}]"), "notify[0].on", NOTIFY),
+        (
+            "enforce: true",
+            "scopes: { s: { quota: { limit: 1, per: client } } }\nroutes: [{ match: /a, scopes: s }]",
+            "scopes.s.quota.per",
+            "the quota of a scope is for all requests together; write it at a quota, and give the routes of the scope a cost in it",
+        ),
+    ] {
+        let file = |per: &str| {
+            with_origin(&format!(
+                "quotas: {{ q: {{ limit: 10, window: {{ fixed: 1h }}, {per}{of_quota} }} }}\n{beside}\n"
+            ))
+        };
+        let errors = config_errors(&file("per: client, "));
+        let expected = format!(" {path}: {message}");
+        assert!(matches!(&errors[..], [error] if error.ends_with(&expected)), "{path}: {errors:?}");
+        if !beside.contains("per: client") {
+            assert_eq!(config_errors(&file("")), [""; 0], "{path}");
+        }
+    }
+    // Beside one without `per`, a quota with budgets is no error.
+    let both = "quotas: { q: { limit: 9, per: client }, all: { limit: 9 } }\npromise: { left_over: 1% }\n";
+    assert_eq!(config_errors(&with_origin(both)), [""; 0]);
+    assert_eq!(
+        config_errors(&with_origin(&format!(
+            "quotas: {{ q: {{ limit: 9, per: client }} }}\nnotify: [{{ {receiver} }}]"
+        ))),
+        [""; 0]
+    );
+}
+
 #[test]
 fn file_that_any_user_may_change_is_a_warning() {
     use std::os::unix::fs::PermissionsExt;

@@ -98,6 +98,7 @@ pub(super) fn validate(
     let Quotas { mut quotas, scope_quotas, customer } = quotas::quotas(&raw.quotas, &raw.scopes, &classes, &mut report);
     let api_keys = api_keys(&raw.api_keys, &classes, &mut quotas, customer.as_ref(), &mut report);
     api_keys::check_use(raw, customer.as_ref(), &mut report);
+    notify::check_quota_events(&raw.notify, &quotas, &mut report);
     let promise = promise::promise(&raw.promise, &quotas, &classes, &mut report);
     let (cache, cache_rules) = cache::cache(raw.cache.as_ref(), &mut report).unzip();
     let context = routes::RouteContext {

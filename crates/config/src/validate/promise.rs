@@ -10,8 +10,16 @@ use tidegate_policy::quota::Quota;
 pub(super) fn promise(raw: &raw::Promise, quotas: &[Quota], classes: &[Class], report: &mut Diagnostics) -> Promise {
     let path = SettingPath::ROOT.promise();
     let raw::Promise { people_refused, search_served, left_over } = *raw;
-    if quotas.is_empty() && report.is_set(&path) && !report.has_error_at(&SettingPath::ROOT.quotas()) {
-        report.error(&path, "no quota", "it is compared with the windows of the first quota; define one");
+    if report.is_set(&path) && !report.has_error_at(&SettingPath::ROOT.quotas()) {
+        let hint = "it is compared with the windows of the first quota without `per`; define one";
+        match quotas {
+            [] => report.error(&path, "no quota", hint),
+            [first, ..] if quotas.iter().all(|quota| quota.budget.is_some()) => {
+                let budget = SettingPath::of_quota(&first.name).per();
+                report.contradiction(&path, &[budget], "each quota has a budget for each key", hint);
+            }
+            _ => {}
+        }
     }
     let figures = [
         (path.people_refused(), people_refused, Promise::PEOPLE_CLASS, "people"),

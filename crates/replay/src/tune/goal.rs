@@ -39,10 +39,19 @@ pub enum Bound {
 pub struct GoalContext<'a> {
     /// Names of the classes.
     pub classes: Vec<&'a str>,
-    /// Names of the quotas; true if their windows have an end.
-    pub quotas: Vec<(&'a str, bool)>,
+    /// Names of the quotas, with the reason why one cannot be measured.
+    pub quotas: Vec<(&'a str, Option<Unmeasured>)>,
     /// Quota of terms without a name.
     pub default_quota: &'a str,
+}
+
+/// Reason why the usage of a quota at the end of a window cannot be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unmeasured {
+    /// A sliding window has no end.
+    Sliding,
+    /// The quota has a budget for each key (`per`).
+    Budgets,
 }
 
 /// Error in a term.
@@ -168,8 +177,13 @@ fn class<'a>(name: Option<&str>, kind: MeasureKind, context: &GoalContext<'a>) -
 fn quota<'a>(name: &str, kind: MeasureKind, context: &GoalContext<'a>) -> Result<&'a str, String> {
     let names = || context.quotas.iter().map(|(quota, _)| *quota);
     match context.quotas.iter().find(|(quota, _)| *quota == name) {
-        Some((quota, true)) => Ok(quota),
-        Some((quota, false)) => Err(format!(
+        Some((quota, None)) => Ok(quota),
+        Some((quota, Some(Unmeasured::Budgets))) => Err(format!(
+            "{quota} has a budget for each key (`per`), and {} is measured of all requests together; name a quota without \
+             `per`, or remove the term",
+            kind.name()
+        )),
+        Some((quota, Some(Unmeasured::Sliding))) => Err(format!(
             "the sliding window of {quota} has no end, so {} cannot be measured; remove the term",
             kind.name()
         )),
@@ -226,7 +240,12 @@ mod tests {
     fn goal_context() -> GoalContext<'static> {
         GoalContext {
             classes: vec!["search", "bot", "person"],
-            quotas: vec![("api", true), ("feed", true), ("hourly", false)],
+            quotas: vec![
+                ("api", None),
+                ("feed", None),
+                ("hourly", Some(Unmeasured::Sliding)),
+                ("customer", Some(Unmeasured::Budgets)),
+            ],
             default_quota: "api",
         }
     }
@@ -305,6 +324,10 @@ mod tests {
             ("all search admitted >= 1", "is not a name and a measure"),
             ("apis unused <= 1 %", "unknown quota \"apis\" (did you mean \"api\"?)"),
             ("hourly unused <= 1 %", "the sliding window of hourly has no end"),
+            (
+                "customer used <= 1 %",
+                "customer has a budget for each key (`per`), and used is measured of all requests",
+            ),
         ] {
             let errors = errors(text).join("\n");
             assert!(errors.contains(hint), "{text}: {errors}");

@@ -28,7 +28,7 @@ mod tuner;
 pub use candidate::Candidate;
 pub use config_editor::ConfigEditor;
 pub use error::TuneError;
-pub use goal::{Goal, GoalContext, GoalError};
+pub use goal::{Goal, GoalContext, GoalError, Unmeasured};
 pub use in_memory_log::InMemoryLog;
 pub use run::TuneResult;
 pub use search::Search;

@@ -185,6 +185,6 @@ fn settings(text: &str) -> Settings {
 
 fn goal() -> Goal {
     let context =
-        GoalContext { classes: vec!["search", "bot", "person"], quotas: vec![("api", true)], default_quota: "api" };
+        GoalContext { classes: vec!["search", "bot", "person"], quotas: vec![("api", None)], default_quota: "api" };
     Goal::read("unused <= 2 %", &context).expect("a goal")
 }
