@@ -35,7 +35,7 @@ impl TokenText {
                 writeln!(out, "classes: [{}, {no_key}]", classes.join(", "))?;
             }
         }
-        let costs = cost_json(endpoints.iter().map(|(endpoint, _)| *endpoint));
+        let costs = cost_json(endpoints);
         writeln!(out, "quotas:\n  {quota}: {{ limit: {limit}, {window}, cost_json: {costs} }}")?;
         if let Some(budget) = budget {
             writeln!(out, "  {budget}: {{ per: api_key, limit: {key_limit}, {window}, cost_json: {costs} }}")?;
@@ -58,9 +58,9 @@ impl TokenText {
 
 /// Returns the paths of the tokens in responses. What OpenAI and Anthropic have at the same path adds up, so that a total beside
 /// its parts would count twice.
-fn cost_json<'a>(endpoints: impl Iterator<Item = &'a Endpoint> + Clone) -> &'static str {
-    let has = |vendor: Vendor| endpoints.clone().any(|endpoint| endpoint.vendor == vendor);
-    let has_responses = endpoints.clone().any(|endpoint| endpoint.path == RESPONSES);
+fn cost_json(endpoints: &[(&Endpoint, u64)]) -> &'static str {
+    let has = |vendor: Vendor| endpoints.iter().any(|(endpoint, _)| endpoint.vendor == vendor);
+    let has_responses = endpoints.iter().any(|(endpoint, _)| endpoint.path == RESPONSES);
     match (has(Vendor::OpenAi), has(Vendor::Anthropic)) {
         (true, true) => {
             "[usage.prompt_tokens, usage.completion_tokens, usage.input_tokens, usage.output_tokens, \
