@@ -578,7 +578,7 @@ mod tests {
         for (version, start, records) in [
             (1, b"keys\0\0\0\x01".to_vec(), of_one_table.flatten().copied().collect()),
             (2, b"keys\0\0\0\x02".to_vec(), records.clone()),
-            (3, of_3, records.clone()),
+            (3, of_3, records),
         ] {
             let content = [start, records].concat();
             fs::write(file_path(dir.path()), content).expect("the file can be written");
