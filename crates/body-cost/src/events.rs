@@ -1,9 +1,10 @@
 //! Values of the paths in the events of a `text/event-stream` (WHATWG HTML, section 9.2.6).
 
 use crate::json::JsonScanner;
+use crate::key_search::Valueless;
 use crate::path_set::CostPaths;
 use crate::readings::Readings;
-use memchr::memchr2;
+use memchr::{memchr2, memrchr_iter};
 
 /// Field whose lines are the document, with its colon.
 const DATA: &[u8; 5] = b"data:";
@@ -59,7 +60,12 @@ impl EventScanner {
         if std::mem::take(&mut self.is_after_cr) {
             bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
         }
-        while let Some(end) = memchr2(b'\r', b'\n', bytes) {
+        let mut valueless = Valueless::default();
+        loop {
+            if self.is_between_events() {
+                bytes = valueless.skip(paths, bytes, last_event_end);
+            }
+            let Some(end) = memchr2(b'\r', b'\n', bytes) else { break };
             self.scan_line_part(paths, &bytes[..end]);
             self.end_line(paths);
             let (line_end, rest) = bytes[end..].split_at(1);
@@ -70,6 +76,10 @@ impl EventScanner {
             self.is_after_cr = line_end == b"\r" && rest.is_empty();
         }
         self.scan_line_part(paths, bytes);
+    }
+
+    fn is_between_events(&self) -> bool {
+        !self.has_data && matches!(self.line, Line::Name { matching: 0 })
     }
 
     fn scan_line_part(&mut self, paths: &CostPaths, mut bytes: &[u8]) {
@@ -116,4 +126,13 @@ impl EventScanner {
             self.json.start(paths);
         }
     }
+}
+
+/// Returns the position behind the last empty line after an LF.
+fn last_event_end(bytes: &[u8]) -> Option<usize> {
+    let is_empty_line = |&end: &usize| {
+        let before = &bytes[..end];
+        before.strip_suffix(b"\r").unwrap_or(before).ends_with(b"\n")
+    };
+    memrchr_iter(b'\n', bytes).find(is_empty_line).map(|end| end + 1)
 }

@@ -5,7 +5,8 @@
 //! cannot read yields a [`FoundCost`] that says why, never an error or a panic.
 //!
 //! [`scanner`] decodes a body ([`decoder`]) and divides it into documents ([`events`], [`lines`]); [`json`] finds the values of
-//! the paths in each, and [`readings`] adds them up.
+//! the paths in each, and [`readings`] adds them up. Events and lines without the keys of such values are found by
+//! [`key_search`], and skipped.
 //!
 //! What a request may cost is in its own body. [`RequestPaths`] reads the beginning of one, and says what of it is ambiguous.
 
@@ -14,6 +15,7 @@ mod events;
 mod form;
 mod found_cost;
 mod json;
+mod key_search;
 mod lines;
 mod path;
 mod path_set;

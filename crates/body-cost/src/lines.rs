@@ -1,9 +1,10 @@
 //! Values of the paths in the lines of a body, each of which is a document.
 
 use crate::json::JsonScanner;
+use crate::key_search::Valueless;
 use crate::path_set::CostPaths;
 use crate::readings::Readings;
-use memchr::memchr;
+use memchr::{memchr, memrchr};
 
 /// Scanner of lines. Each path keeps the value of the last complete line that has it.
 pub(crate) struct LineScanner {
@@ -25,7 +26,12 @@ impl LineScanner {
 
     /// Scans the next bytes of the body.
     pub(crate) fn push(&mut self, paths: &CostPaths, mut bytes: &[u8]) {
-        while let Some(end) = memchr(b'\n', bytes) {
+        let mut valueless = Valueless::default();
+        loop {
+            if self.json.is_blank() {
+                bytes = valueless.skip(paths, bytes, |bytes| memrchr(b'\n', bytes).map(|end| end + 1));
+            }
+            let Some(end) = memchr(b'\n', bytes) else { break };
             self.json.push(paths, &bytes[..end]);
             self.end_line(paths);
             bytes = &bytes[end + 1..];

@@ -79,6 +79,12 @@ impl CostPath {
         self.segments.get(level).map(|segment| &*segment.key)
     }
 
+    /// Returns the last segment that is the key of an object, whatever the document is; `None` if all may be indexes.
+    pub(crate) fn last_key(&self) -> Option<&str> {
+        let key = self.segments.iter().rev().find(|segment| segment.index.is_none());
+        key.map(|segment| &*segment.key)
+    }
+
     /// Returns the array index that the segment at `level` is, if it is one.
     pub(crate) fn index(&self, level: usize) -> Option<u64> {
         self.segments.get(level)?.index

@@ -1,5 +1,6 @@
 //! Paths whose numbers add up to a cost, each with a weight.
 
+use crate::key_search::KeySearch;
 use crate::path::CostPath;
 use std::ops::{BitAnd, BitOr, Not};
 use std::sync::Arc;
@@ -18,10 +19,19 @@ pub struct WeightedPath {
 }
 
 /// Up to [`MAX_PATHS`] paths, shared by the scanners of all bodies.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct CostPaths {
     paths: Arc<[WeightedPath]>,
+    keys: Arc<KeySearch>,
 }
+
+impl PartialEq for CostPaths {
+    fn eq(&self, other: &Self) -> bool {
+        self.paths == other.paths
+    }
+}
+
+impl Eq for CostPaths {}
 
 /// Error: too few or too many paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -43,8 +53,16 @@ impl CostPaths {
         match paths.len() {
             0 => Err(CostPathsError::NoPath),
             found if found > MAX_PATHS => Err(CostPathsError::ManyPaths { found }),
-            _ => Ok(Self { paths: paths.into() }),
+            _ => {
+                let keys = KeySearch::new(paths.iter().map(|weighted| &weighted.path)).into();
+                Ok(Self { paths: paths.into(), keys })
+            }
         }
+    }
+
+    /// Returns the search for places where a path may have a value.
+    pub(crate) fn keys(&self) -> &KeySearch {
+        &self.keys
     }
 
     /// Returns the weight of the path at `position`, in milli-units.

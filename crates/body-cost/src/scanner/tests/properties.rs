@@ -78,13 +78,13 @@ fn event_stream() -> impl Strategy<Value = String> {
         format!("{before}{lines}{after}{end}")
     });
     let bom = select(vec!["", "", "\u{feff}"]);
-    (bom, prop::collection::vec(event, 0..5), select(vec!["\n", "\r\n", "\r"]))
+    (bom, prop::collection::vec(event, 0..9), select(vec!["\n", "\r\n", "\r"]))
         .prop_map(|(bom, events, line_end)| format!("{bom}{}", events.concat().replace('\n', line_end)))
 }
 
 fn lines() -> impl Strategy<Value = String> {
     let line = prop_oneof![6 => json(), 1 => select(vec!["", "no JSON", "{\"a\":1"]).prop_map(str::to_owned)];
-    (prop::collection::vec(line, 0..5), select(vec!["\n", "\r\n"]), any::<bool>()).prop_map(
+    (prop::collection::vec(line, 0..9), select(vec!["\n", "\r\n"]), any::<bool>()).prop_map(
         |(lines, line_end, ends)| {
             let lines: Vec<_> = lines.iter().map(|line| line.replace(['\n', '\r'], " ")).collect();
             format!("{}{}", lines.join(line_end), if ends { line_end } else { "" })
