@@ -3,11 +3,10 @@
 //! Each has room for one policy: the most restrictive one, with the fewest remaining requests and, among equals, the
 //! longest time until reset. Families that share a field name therefore write the same value.
 
-use super::snapshot::RateLimitSnapshot;
+use super::snapshot::{Announced, RateLimitSnapshot};
 use http::StatusCode;
 use std::time::Duration;
 use tidegate_config::settings::LegacyFamily;
-use tidegate_engine::QuotaUsage;
 use tidegate_http1::{Fields, Name};
 use tidegate_policy::time::ceil_seconds;
 use tidegate_policy::{Rules, Timestamp};
@@ -61,8 +60,8 @@ fn most_restrictive<'a>(
     now: Timestamp,
 ) -> Option<MostRestrictive<'a>> {
     let mut policy = bucket(rules, snapshot);
-    for (index, usage) in snapshot.announced(rules) {
-        let quota = quota(rules, snapshot, (index, usage), now);
+    for announced in snapshot.announced(rules).filter(|announced| announced.has_total) {
+        let quota = quota(rules, snapshot, &announced, now);
         let is_tighter = |other: &MostRestrictive<'_>| match quota.requests == other.requests {
             true => quota.wait > other.wait,
             false => quota.requests < other.requests,
@@ -101,7 +100,7 @@ fn bucket<'a>(rules: &'a Rules, snapshot: RateLimitSnapshot<'_>) -> Option<MostR
 fn quota<'a>(
     rules: &'a Rules,
     snapshot: RateLimitSnapshot<'_>,
-    (index, usage): (usize, &QuotaUsage),
+    &Announced { index, usage, .. }: &Announced<'_>,
     now: Timestamp,
 ) -> MostRestrictive<'a> {
     let quota = &rules[usage.quota];

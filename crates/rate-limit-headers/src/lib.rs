@@ -7,6 +7,7 @@ mod preview;
 mod snapshot;
 
 pub use preview::{ResponsePreview, preview};
+use snapshot::Announced;
 pub use snapshot::RateLimitSnapshot;
 
 use http::StatusCode;
@@ -14,6 +15,7 @@ use std::fmt::Write;
 use tidegate_config::settings::{Headers, LegacyFamily, RateLimitDraft};
 use tidegate_http1::{Fields, Name};
 use tidegate_policy::bucket::Bucket;
+use tidegate_policy::budget::BudgetKey;
 use tidegate_policy::class::Class;
 use tidegate_policy::quota::Quota;
 use tidegate_policy::route::Route;
@@ -160,23 +162,23 @@ impl RateLimitHeaders {
             };
             write_item(text, &self.buckets[snapshot.class.index()], remaining, window, wait)?;
         }
-        let mut is_first = snapshot.bucket.is_none();
-        for (index, usage) in snapshot.announced(rules) {
-            if !std::mem::take(&mut is_first) {
-                text.write_str(", ")?;
-            }
+        let mut separator = if snapshot.bucket.is_some() { ", " } else { "" };
+        for Announced { index, usage, has_total } in snapshot.announced(rules) {
             let violation = snapshot.refusal.filter(|refusal| refusal.quotas.contains(index));
             let by_share = violation.is_some_and(|refusal| refusal.reason == Reason::ClientShare);
             let is_violated = violation.is_some() && !by_share;
-            let until_reset = ceil_seconds(usage.resets_at.saturating_duration_since(now));
-            let (remaining, wait) = match refused_wait.filter(|_| is_violated) {
-                Some(wait) => (0, wait),
-                None => (usage.remaining.floor().min(MAX_SF_INTEGER), until_reset),
-            };
-            write_item(text, &self.quotas[usage.quota.index()], remaining, window, wait)?;
+            if has_total {
+                let until_reset = ceil_seconds(usage.resets_at.saturating_duration_since(now));
+                let (remaining, wait) = match refused_wait.filter(|_| is_violated) {
+                    Some(wait) => (0, wait),
+                    None => (usage.remaining.floor().min(MAX_SF_INTEGER), until_reset),
+                };
+                text.write_str(std::mem::replace(&mut separator, ", "))?;
+                write_item(text, &self.quotas[usage.quota.index()], remaining, window, wait)?;
+            }
             if let Some(remaining) = usage.client_remaining {
                 let remaining = if by_share { 0 } else { remaining.floor().min(MAX_SF_INTEGER) };
-                text.write_str(", ")?;
+                text.write_str(std::mem::replace(&mut separator, ", "))?;
                 let wait = ceil_seconds(usage.client_resets_at.saturating_duration_since(now));
                 write_item(text, &self.client_shares[usage.quota.index()], remaining, window, wait)?;
             }
@@ -210,6 +212,16 @@ fn is_announced(class: &Class, quota: &Quota) -> bool {
     quota.enforce && !(quota.budget.is_some() && class.blocked && class.enforce)
 }
 
+/// Returns true if a client on `route` has a budget of its own. What remains in the other quotas is then not for it to know.
+fn has_own_budgets(route: &Route, rules: &Rules) -> bool {
+    route.costs.iter().any(|(quota, _)| rules[*quota].enforce && is_own_budget(&rules[*quota]))
+}
+
+/// Returns true if `quota` counts each client or customer apart.
+fn is_own_budget(quota: &Quota) -> bool {
+    quota.budget.as_ref().is_some_and(|budget| budget.per != BudgetKey::Class)
+}
+
 /// Returns true if a key has a limit of its own in a quota of the route.
 fn has_limits_of_keys(route: &Route, rules: &Rules) -> bool {
     let mut budgets = route.costs.iter().filter_map(|(quota, _)| rules[*quota].budget.as_ref());
@@ -229,15 +241,16 @@ fn policies(class: &Class, route: &Route, rules: &Rules, limit: impl Fn(QuotaId)
     if let Some(bucket) = class.bucket.as_ref().filter(applies) {
         let _ = write!(text, "\"{}\";q={};w={}", class.name, bucket.capacity, seconds_to_fill(bucket));
     }
+    let has_own_budgets = has_own_budgets(route, rules);
     let quotas = route.costs.iter().map(|(id, _)| (*id, &rules[*id]));
     for (id, quota) in quotas.filter(|(_, quota)| is_announced(class, quota)) {
-        let separator = if text.is_empty() { "" } else { ", " };
+        let total = (!has_own_budgets || is_own_budget(quota)).then(|| (quota.name.clone(), limit(id)));
+        let share = quota.client_limit_of(class).filter(|_| class.enforce);
+        let share = share.map(|limit| (client_share_name(&quota.name), limit));
         let window = ceil_seconds(quota.window.nominal_length()).max(1);
-        let limit = limit(id).floor().min(MAX_SF_INTEGER);
-        let _ = write!(text, "{separator}\"{}\";q={limit};w={window}", quota.name);
-        if let Some(share) = quota.client_limit_of(class).filter(|_| class.enforce) {
-            let (name, limit) = (client_share_name(&quota.name), share.floor().min(MAX_SF_INTEGER));
-            let _ = write!(text, ", \"{name}\";q={limit};w={window}");
+        for (name, limit) in total.into_iter().chain(share) {
+            let separator = if text.is_empty() { "" } else { ", " };
+            let _ = write!(text, "{separator}\"{name}\";q={};w={window}", limit.floor().min(MAX_SF_INTEGER));
         }
     }
     (!text.is_empty()).then(|| text.into())

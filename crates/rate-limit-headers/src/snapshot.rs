@@ -1,6 +1,6 @@
 //! What the rate-limit fields of one response show.
 
-use super::is_announced;
+use super::{has_own_budgets, is_announced, is_own_budget};
 use tidegate_engine::{BucketUsage, QuotaUsage};
 use tidegate_policy::{ClassId, Refusal, RouteId, Rules};
 
@@ -19,10 +19,24 @@ pub struct RateLimitSnapshot<'a> {
     pub refusal: Option<&'a Refusal>,
 }
 
+/// Quota that is announced.
+pub(super) struct Announced<'a> {
+    /// Index among the quotas of the route.
+    pub(super) index: usize,
+    pub(super) usage: &'a QuotaUsage,
+    /// What remains in the quota is announced, not only what remains of the client's share of it.
+    pub(super) has_total: bool,
+}
+
 impl<'a> RateLimitSnapshot<'a> {
-    /// Returns the quotas that are announced, each with its index among the quotas of the route.
-    pub(super) fn announced(self, rules: &'a Rules) -> impl Iterator<Item = (usize, &'a QuotaUsage)> {
+    /// Returns the quotas that are announced.
+    pub(super) fn announced(self, rules: &'a Rules) -> impl Iterator<Item = Announced<'a>> {
         let class = &rules[self.class];
-        self.usages.iter().enumerate().filter(|(_, usage)| is_announced(class, &rules[usage.quota]))
+        let has_own_budgets = has_own_budgets(&rules[self.route], rules);
+        let usages = self.usages.iter().enumerate().filter(|(_, usage)| is_announced(class, &rules[usage.quota]));
+        usages.map(move |(index, usage)| {
+            let has_total = !has_own_budgets || is_own_budget(&rules[usage.quota]);
+            Announced { index, usage, has_total }
+        })
     }
 }

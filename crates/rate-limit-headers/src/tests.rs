@@ -1,6 +1,8 @@
 use super::*;
+use std::collections::HashMap;
 use std::time::Duration;
 use tidegate_engine::{BucketUsage, QuotaUsage};
+use tidegate_policy::budget::{Budget, BudgetKey};
 use tidegate_policy::identity::KeySource;
 use tidegate_policy::quota::Quota;
 use tidegate_policy::window::Window;
@@ -98,4 +100,72 @@ fn refused_client_has_nothing_available_until_it_may_return() {
     let refusal = Refusal { reason: Reason::Tier, quotas, wait: Duration::from_secs(120) };
     let [_, _, limits] = fields(RateLimitDraft::Draft12, KeySource::Address, 429, Some(&refusal));
     assert_eq!(limits, r#""app";a=4;w=60, "api";a=0;w=120, "api/client";a=7;w=600"#);
+}
+
+#[test]
+fn clients_with_budgets_see_nothing_of_what_remains_for_all() {
+    let budget = |per| Budget {
+        per,
+        class_limits: HashMap::new(),
+        key_limits: HashMap::new(),
+        class_keys: Vec::new(),
+        max_keys: 10,
+        has_metrics_by_key: false,
+    };
+    let usage = |quota, client_remaining: Option<u64>| QuotaUsage {
+        client_remaining: client_remaining.map(Units::from_whole),
+        quota: QuotaId(quota),
+        cost: Units::from_whole(1),
+        used: Units::from_whole(600),
+        limit: Units::from_whole(1000),
+        remaining: Units::from_whole(400),
+        tier: 0,
+        guard_admitted: false,
+        resets_at: NOON + Duration::from_secs(600),
+        client_resets_at: NOON + Duration::from_secs(60),
+        window: 0,
+        sequence: 1,
+    };
+    let window = Window::Fixed { length: Duration::from_secs(3600) };
+    for (per, enforce, policy, limits) in [
+        (
+            BudgetKey::Customer,
+            true,
+            r#""all/client";q=50;w=3600, "own";q=1000;w=3600"#,
+            r#""all/client";r=7;t=60, "own";r=400;t=600"#,
+        ),
+        (
+            BudgetKey::Class,
+            true,
+            r#""all";q=1000;w=3600, "all/client";q=50;w=3600, "own";q=1000;w=3600"#,
+            r#""all";r=400;t=600, "all/client";r=7;t=60, "own";r=400;t=600"#,
+        ),
+        (
+            BudgetKey::Customer,
+            false,
+            r#""all";q=1000;w=3600, "all/client";q=50;w=3600"#,
+            r#""all";r=400;t=600, "all/client";r=7;t=60"#,
+        ),
+    ] {
+        let all =
+            Quota { window: window.clone(), client_limit: Some(Units::from_whole(50)), ..fixtures::quota("all", 1000) };
+        let own = Quota { window: window.clone(), enforce, budget: Some(budget(per)), ..fixtures::quota("own", 1000) };
+        let rules = Rules {
+            classes: vec![fixtures::class("app")],
+            quotas: vec![all, own],
+            routes: vec![fixtures::route(&[(0, 1), (1, 1)])],
+            ..fixtures::rules()
+        };
+        let usages = [usage(0, Some(7)), usage(1, None)];
+        let snapshot =
+            RateLimitSnapshot { class: ClassId(0), route: RouteId(0), usages: &usages, bucket: None, refusal: None };
+        let headers = Headers { legacy: vec![LegacyFamily::Github], ..Headers::default() };
+        let mut fields = Fields::default();
+        RateLimitHeaders::new(&headers, &rules).write(&rules, snapshot, NOON, StatusCode::OK, &mut fields);
+        let text = |name| fields.get(name).map(|value| String::from_utf8_lossy(value).into_owned());
+        assert_eq!(text(Name::RateLimitPolicy).as_deref(), Some(policy), "{per:?} {enforce}");
+        assert_eq!(text(Name::RateLimit).as_deref(), Some(limits), "{per:?} {enforce}");
+        let is_own = per == BudgetKey::Customer && enforce;
+        assert_eq!(text(Name::XRateLimitResource).as_deref() == Some("own"), is_own, "{per:?} {enforce}");
+    }
 }

@@ -111,6 +111,7 @@ fn legacy_fields(
     let rules = Rules {
         classes: vec![Class { bucket: tokens.map(|_| bucket), ..fixtures::class("bucket") }],
         quotas: vec![Quota { window: Window::Fixed { length: HOUR }, ..fixtures::quota("api", 1000) }],
+        routes: vec![fixtures::route(&[(0, 1)])],
         ..fixtures::rules()
     };
     let usages: Vec<QuotaUsage> = units
