@@ -6,7 +6,7 @@
 use super::fields::FieldLine;
 use super::framing::Malformed;
 use super::name::{Name, SEPARATOR};
-use super::scan::{first_byte, value_end};
+use super::scan::{first_byte, is_word, value_end};
 use http::{Method, StatusCode, Version};
 use std::ops::Range;
 
@@ -124,7 +124,7 @@ impl<'a> Parser<'a> {
         let name_text = &bytes[start..name_end];
         let name = Name::from_bytes(name_text);
         // A known name is one by its spelling.
-        if name == Name::Other && !is_name(name_text) {
+        if name == Name::Other && !(is_word(bytes, start..name_end) || is_name(name_text)) {
             return Err(if start == bytes.len() { Stop::Incomplete } else { MALFORMED });
         }
         let separator = &bytes[name_end..];

@@ -1,6 +1,9 @@
 //! Searches of bytes for delimiters, many at once.
 
+use std::ops::Range;
 use wide::u8x16;
+
+const BLOCK: usize = size_of::<u8x16>();
 
 /// Returns the position of the first `byte` from `from` on, or the length.
 #[inline(always)]
@@ -22,10 +25,32 @@ pub(super) fn value_end(bytes: &[u8], from: usize) -> usize {
     }
 }
 
+/// Returns true if all bytes of a range are letters, digits and dashes, and there is one; false also where the range ends too
+/// close to the end of the bytes to tell.
+#[inline(always)]
+pub(super) fn is_word(bytes: &[u8], range: Range<usize>) -> bool {
+    let is_between = |block: u8x16, first: u8, last: u8| {
+        let (first, last) = (u8x16::splat(first), u8x16::splat(last));
+        block.max(first).simd_eq(block) & block.min(last).simd_eq(block)
+    };
+    let mut position = range.start;
+    while position < range.end {
+        let Some(block) = bytes.get(position..).and_then(<[u8]>::first_chunk) else { return false };
+        let block = u8x16::new(*block);
+        let letters = is_between(block | u8x16::splat(b' '), b'a', b'z');
+        let others = is_between(block, b'0', b'9') | block.simd_eq(u8x16::splat(b'-'));
+        let length = (letters | others).to_bitmask().trailing_ones() as usize;
+        if length < (range.end - position).min(BLOCK) {
+            return false;
+        }
+        position += BLOCK;
+    }
+    !range.is_empty()
+}
+
 /// Returns the position of the first byte from `from` on that `mark` marks, by setting all its bits, or the length.
 #[inline(always)]
 fn first_marked(bytes: &[u8], from: usize, mark: impl Fn(u8x16) -> u8x16) -> usize {
-    const BLOCK: usize = size_of::<u8x16>();
     let marks = |block: &[u8; BLOCK]| mark(u8x16::new(*block)).to_bitmask();
     let mut position = from;
     while let Some(block) = bytes.get(position..).and_then(<[u8]>::first_chunk) {
@@ -51,6 +76,29 @@ fn first_marked(bytes: &[u8], from: usize, mark: impl Fn(u8x16) -> u8x16) -> usi
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_word_has_letters_digits_and_dashes_alone() {
+        for length in 0..40 {
+            for start in 0..3 {
+                let mut bytes = [b'\0'; 64];
+                let range = start..start + length;
+                bytes[range.clone()].copy_from_slice(&b"X-Content-Type-Options-0-Strict-Transport9"[..length]);
+                assert_eq!(is_word(&bytes, range.clone()), length > 0, "{range:?}");
+                let has_whole_blocks = length > 0 && length % BLOCK == 0;
+                assert_eq!(is_word(&bytes[..range.end], range.clone()), has_whole_blocks, "{range:?} at the end");
+                for position in range.clone() {
+                    let byte = bytes[position];
+                    for other in 0..=u8::MAX {
+                        bytes[position] = other;
+                        let is_part = other.is_ascii_alphanumeric() || other == b'-';
+                        assert_eq!(is_word(&bytes, range.clone()), is_part, "{other} at {position} of {range:?}");
+                    }
+                    bytes[position] = byte;
+                }
+            }
+        }
+    }
 
     #[test]
     fn end_of_a_value_is_found_at_each_position_of_each_length() {
