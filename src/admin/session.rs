@@ -48,7 +48,7 @@ impl Sessions {
     pub(super) fn open(&self, permission: Permission) -> Result<HeaderValue, Problem> {
         let mut bytes = [0; 32];
         let failed = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "The system has no random numbers.");
-        aws_lc_rs::rand::fill(&mut bytes).map_err(failed)?;
+        getrandom::fill(&mut bytes).map_err(failed)?;
         let id = bytes.iter().fold(String::new(), |mut id, byte| {
             let _ = write!(id, "{byte:02x}");
             id

@@ -72,8 +72,7 @@ fn add(new: &NewKey<'_>, config: &ConfigArg) -> Result<String, CommandError> {
         |keys: &str| tidegate_config::read_with_keys(&config, &environment(), &OperatorTable::builtin_names(), keys);
     let settings = read("").map_err(|errors| usage(&errors))?;
     let mut random = [0; 32];
-    aws_lc_rs::rand::fill(&mut random)
-        .map_err(|_| CommandError::Failed("the system has no random numbers".to_owned()))?;
+    getrandom::fill(&mut random).map_err(|_| CommandError::Failed("the system has no random numbers".to_owned()))?;
     let key = format!("tg_{}", BASE64_URL_SAFE_NO_PAD.encode(random));
     let entry = entry(new, &key, &settings)?;
     let Some(file) = &settings.api_key_file else {

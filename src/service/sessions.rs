@@ -25,7 +25,7 @@ const TEXT_LEN: usize = 2 * size_of::<SessionSecret>();
 /// process.
 pub(super) fn secret(settings: &Settings) -> SessionSecret {
     let mut new = SessionSecret::default();
-    aws_lc_rs::rand::fill(&mut new).expect("the system has random numbers, which TLS needs, too");
+    getrandom::fill(&mut new).expect("the system has random numbers");
     if !is_kept(settings) {
         return new;
     }

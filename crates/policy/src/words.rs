@@ -1,7 +1,8 @@
-//! Words of the settings that user agents are searched for, in one automaton: a long user agent costs one pass, however
-//! many words there are.
+//! Words of the settings that user agents are searched for, all at once: a long user agent costs one pass, however many words
+//! there are.
 
 use aho_corasick::AhoCorasick;
+use aho_corasick::packed::Searcher;
 use std::fmt;
 use std::ops::Deref;
 
@@ -14,6 +15,8 @@ pub struct Words {
     words: Vec<String>,
     /// `None` without words.
     automaton: Option<AhoCorasick>,
+    /// Vectorized search for the words in lower case; `None` if there are too many of them, or the processor has no such search.
+    searcher: Option<Searcher>,
 }
 
 impl Words {
@@ -23,7 +26,8 @@ impl Words {
             return Some(Self::default());
         }
         let automaton = AhoCorasick::builder().ascii_case_insensitive(true).build(&words).ok()?;
-        Some(Self { words, automaton: Some(automaton) })
+        let searcher = Searcher::new(words.iter().map(|word| word.to_ascii_lowercase()));
+        Some(Self { words, automaton: Some(automaton), searcher })
     }
 
     /// Returns the index of the first word that occurs in the beginning of `user_agent`.
@@ -34,7 +38,15 @@ impl Words {
 
     /// Returns true if a word occurs in the beginning of `user_agent`.
     pub fn occur_in(&self, user_agent: &[u8]) -> bool {
-        self.automaton.as_ref().is_some_and(|automaton| automaton.is_match(beginning(user_agent)))
+        let text = beginning(user_agent);
+        let Some(searcher) = &self.searcher else {
+            return self.automaton.as_ref().is_some_and(|automaton| automaton.is_match(text));
+        };
+        let mut lower_case = [0; SEARCHED_LENGTH];
+        let lower_case = &mut lower_case[..text.len()];
+        lower_case.copy_from_slice(text);
+        lower_case.make_ascii_lowercase();
+        searcher.find(lower_case).is_some()
     }
 }
 

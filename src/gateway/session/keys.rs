@@ -1,7 +1,7 @@
 //! The signature of session cookies: HMAC-SHA256 (RFC 2104) with a key for each day, derived from a secret that gateways share.
 
 use arc_swap::ArcSwap;
-use aws_lc_rs::{constant_time, hmac, rand};
+use aws_lc_rs::{constant_time, hmac};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use smallvec::SmallVec;
@@ -87,7 +87,7 @@ impl SessionKeys {
     /// Returns a new token; `None` if the system has no random numbers.
     pub(super) fn issue(now: Timestamp) -> Option<SessionToken> {
         let mut id = [0; 8];
-        rand::fill(&mut id).ok()?;
+        getrandom::fill(&mut id).ok()?;
         Some(SessionToken { issued_s: u32::try_from(now.seconds()).ok()?, id, is_known: false })
     }
 

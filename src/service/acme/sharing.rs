@@ -3,7 +3,6 @@
 use super::seal::CertificateSeal;
 use super::{AcmeCertificate, CHECK_INTERVAL, MAX_FILE_BYTES, local, short_hash};
 use crate::service::ledger;
-use aws_lc_rs::rand;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_acme::{Challenge, OrderError};
@@ -57,7 +56,7 @@ impl Sharing {
     pub(super) fn new(settings: &Settings) -> Result<Option<Self>, String> {
         let Ledger::Redis(redis) = &settings.ledger else { return Ok(None) };
         let mut name = [0; 16];
-        rand::fill(&mut name).expect("the system has random numbers");
+        getrandom::fill(&mut name).expect("the system has random numbers");
         let name = name.iter().map(|byte| format!("{byte:02x}")).collect();
         let server = ledger::endpoint(redis, settings)?;
         let connection = Mutex::new(SharedCertificates::new(server, &redis.prefix, name));
