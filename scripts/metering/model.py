@@ -25,6 +25,11 @@ class Call:
     most: int
     spent: int = 0
     ended: float | None = None
+    # The peer was told what the call cost.
+    is_reported: bool = False
+
+    def has_ended(self, time):
+        return self.ended is not None and self.ended < time
 
 
 class Model:
@@ -43,10 +48,17 @@ class Model:
         return sum(call.spent for call in self.calls if call.customer == customer)
 
     def spent_at_most(self, customer):
-        """Returns what a customer has spent, if each call in flight, or that ended just now, costs as much as it can."""
+        """Returns what a customer has spent as far as a gateway can know: a call that is in flight, or ended just now or without
+        a report, may have cost as much as it can."""
         settled = time.time() - SETTLEMENT
         own = (call for call in self.calls if call.customer == customer)
-        return sum(call.spent if call.ended and call.ended < settled else call.most for call in own)
+        return sum(call.spent if call.is_reported and call.has_ended(settled) else call.most for call in own)
+
+    def lose_reports(self):
+        """Takes back the reports of calls that ended just now, because the gateway that received them was killed."""
+        settled = time.time() - SETTLEMENT
+        for call in self.calls:
+            call.is_reported &= call.has_ended(settled)
 
     async def serve(self, reader, writer):
         try:
@@ -79,6 +91,7 @@ class Model:
         text = json.dumps(document("chat.completion") | body).encode()
         writer.write(HEAD + b"application/json\r\nContent-Length: %d\r\n\r\n" % len(text) + text)
         await writer.drain()
+        call.is_reported = True
 
     async def stream(self, writer, call, kind, tokens, gone):
         writer.write(HEAD + b"text/event-stream\r\n\r\n")
@@ -97,6 +110,7 @@ class Model:
             await asyncio.wait([gone], timeout=LATE)
         if kind != "never":
             await event(writer, {"choices": [], "usage": usage(tokens)})
+            call.is_reported = not gone.done()
         writer.write(b"data: [DONE]\n\n")
         await writer.drain()
 

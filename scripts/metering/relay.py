@@ -25,7 +25,8 @@ class Relay:
         self.restarted = asyncio.ensure_future(self.start())
 
     async def serve(self, reader, writer):
-        with contextlib.suppress(OSError):
+        # Connections that are open at the end are cancelled.
+        with contextlib.suppress(OSError, asyncio.CancelledError):
             target_reader, target_writer = await asyncio.open_connection("127.0.0.1", self.target)
             both = {writer, target_writer}
             self.writers |= both
