@@ -6,6 +6,7 @@ use super::key::CacheKey;
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use std::hash::BuildHasher;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use tidegate_policy::Timestamp;
@@ -18,8 +19,10 @@ const SLOTS: usize = 64 * 1024;
 /// Times of the last writes, in a count-min sketch: a write sets one slot of each table, and a response counts as
 /// invalidated if all its slots were set since it was requested. Other URLs share a slot, so that a few responses are
 /// fetched again without need: about 5 % of them after 16,384 writes to URLs of their own, which no client can choose.
+#[derive(Default)]
 pub(in crate::gateway) struct Invalidations {
-    tables: [WriteTimes; TABLES],
+    /// Absent before the first write.
+    tables: OnceLock<[WriteTimes; TABLES]>,
     /// Time of the last write, in nanoseconds. Responses requested since are not searched for.
     latest: AtomicU64,
     /// Time of the last removal by an administrator, which may have been of any URL, in nanoseconds.
@@ -40,22 +43,10 @@ struct WriteTimes {
     slots: Box<[AtomicU64]>,
 }
 
-impl Default for Invalidations {
-    fn default() -> Self {
-        Self {
-            tables: std::array::from_fn(|_| WriteTimes::new()),
-            latest: AtomicU64::default(),
-            purged: AtomicU64::default(),
-            counts: Default::default(),
-            successor: Mutex::default(),
-        }
-    }
-}
-
 impl Invalidations {
     /// Records a write to the URL with this key.
     pub(in crate::gateway) fn record(&self, url: CacheKey, now: Timestamp) {
-        for table in &self.tables {
+        for table in self.tables.get_or_init(|| std::array::from_fn(|_| WriteTimes::new())) {
             table.slot(url).fetch_max(now.0, Ordering::Release);
         }
         self.latest.fetch_max(now.0, Ordering::Release);
@@ -104,7 +95,8 @@ impl Invalidations {
             return false;
         }
         let url = url();
-        self.tables.iter().all(|table| requested_at.0 < table.slot(url).load(Ordering::Acquire))
+        let is_later = |table: &WriteTimes| requested_at.0 < table.slot(url).load(Ordering::Acquire);
+        self.tables.get().is_some_and(|tables| tables.iter().all(is_later))
     }
 }
 
