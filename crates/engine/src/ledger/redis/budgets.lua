@@ -200,8 +200,8 @@ local function write_quota()
   end
   for id, counts_until in pairs(windows) do
     if now > counts_until + WINDOW_RETENTION then
-      -- Not left to expire: that frees all keys at once, and blocks the server.
-      redis.call('UNLINK', key .. ':' .. id)
+      -- Not left to expire: that frees all keys at once, and blocks the server. It expires if the user has no right to UNLINK.
+      redis.pcall('UNLINK', key .. ':' .. id)
       redis.call('HDEL', key, 'w ' .. id)
     end
   end
