@@ -149,7 +149,7 @@ fn blocked_class_is_refused_with_its_status() {
 }
 
 #[test]
-fn refusal_of_a_blocked_class_shows_the_quota_of_the_site_and_no_budget() {
+fn where_customers_have_budgets_each_sees_its_own_and_nobody_what_remains_for_all() {
     let hash = "689febd264f8b977e29c0fdb75f839eb248ba07d1561b14f2b95f42756943245";
     let rules = format!(
         "headers: {{ ratelimit: draft-12, legacy: [github] }}
@@ -167,15 +167,16 @@ routes: [{{ match: '/own', cost: {{ customer: 1 }} }}, {{ match: '/**', cost: {{
     };
     let site = Site::new(&rules);
     for key in ["", "unknown"] {
-        let (status, [policy, partition, limits, legacy]) = shown(&site, "/v1/chat", key);
-        assert_eq!((status, policy.as_str(), partition.as_str()), (401, "\"all\";q=1000;w=3600", ""));
-        assert!(limits.starts_with("\"all\";a=1000;w=") && !limits.contains("customer"), "{limits}");
-        assert_eq!(legacy, "1000");
-        assert_eq!(shown(&site, "/own", key), (401, NAMES.map(|_| String::new())), "{key}");
+        for path in ["/v1/chat", "/own"] {
+            assert_eq!(shown(&site, path, key), (401, NAMES.map(|_| String::new())), "{path} {key}");
+        }
     }
-    let (status, [policy, _, limits, _]) = shown(&site, "/own", "key-of-acme");
-    assert_eq!((status, policy.as_str()), (502, "\"customer\";q=3;w=3600"));
-    assert!(limits.starts_with("\"customer\";a="), "{limits}");
+    for path in ["/v1/chat", "/own"] {
+        let (status, [policy, partition, limits, legacy]) = shown(&site, path, "key-of-acme");
+        assert_eq!((status, policy.as_str(), legacy.as_str()), (502, "\"customer\";q=3;w=3600", "3"), "{path}");
+        assert_eq!(partition, "\"customer\";client_id", "{path}");
+        assert!(limits.starts_with("\"customer\";a=") && !limits.contains("all"), "{path}: {limits}");
+    }
     // In shadow mode, requests of the class are charged to the budget of their address.
     let shadow = Site::new(&rules.replace("refuse_with: 401", "refuse_with: 401, enforce: false"));
     let (status, [policy, ..]) = shown(&shadow, "/own", "unknown");
