@@ -85,7 +85,8 @@ impl PlanInput {
             true => (TARGET_UNUSED, UNUSED_TOLERANCE * used.powi(TOLERANCE_EXPONENT)),
             false => (0.0, 0.0),
         };
-        let unforeseen = MARGIN_DEVIATIONS * self.unpaced_demand.variance.max(0.0).sqrt() - YIELD_SHARE * for_paced;
+        let deviation = self.unpaced_demand.variance.max(0.0).sqrt();
+        let unforeseen = MARGIN_DEVIATIONS * deviation - YIELD_SHARE * for_paced;
         let margin = unforeseen.clamp((unused_target - tolerance) * limit, MAX_MARGIN * limit);
         let earmarked = self.unpaced_demand.units + margin;
         let max_budget = (self.left.as_f64() - earmarked).max(0.0);
@@ -96,14 +97,13 @@ impl PlanInput {
         let surplus = (max_budget - demand).max(0.0);
         let covering = self.covering_class();
         let allocate = |(index, (class, (by_weight, kept))): (usize, (&ClassDemand, (f64, f64)))| {
-            let reserved = if covering == Some(index) { reserve(kept, class.units) } else { 0.0 };
+            let reserved = if covering == Some(index) { reserve(kept, class.units, deviation) } else { 0.0 };
             ClassAllocation {
                 share: admit_share(kept - reserved, class.units),
                 units: by_weight.max(kept) + surplus * class.weight / weights,
             }
         };
-        let demand_margin = MARGIN_DEVIATIONS * self.unpaced_demand.variance.max(0.0).sqrt();
-        let unpaced = self.unpaced_demand.units + demand_margin;
+        let unpaced = self.unpaced_demand.units + MARGIN_DEVIATIONS * deviation;
         let (expected, demanded) = (unpaced + kept.iter().sum::<f64>(), unpaced + demand);
         let allocations =
             self.paced_classes.iter().zip(by_weight.into_iter().zip(kept)).enumerate().map(allocate).collect();
@@ -169,13 +169,13 @@ impl PlanInput {
     }
 }
 
-/// Returns the part of the `units` of a class that is reserved to cover for others: half of them, but not more than the demand
-/// that is refused anyway.
+/// Returns the part of the `units` of a class that is reserved to cover for others: the standard `deviation` of the unpaced demand
+/// ahead, and half of them at least, but not more than the demand that is refused anyway.
 ///
-/// What is left of its units then falls with the square root of the time, like the random variation of the demand ahead. Only its
-/// admit share has this limit: the units are planned.
-fn reserve(units: f64, demand: f64) -> f64 {
-    (units / 2.0).min((demand - units).max(0.0))
+/// What is left of its units then falls with the square root of the time, like that variation. Only its admit share has this
+/// limit: the units are planned.
+fn reserve(units: f64, demand: f64, deviation: f64) -> f64 {
+    deviation.clamp(units / 2.0, units).min((demand - units).max(0.0))
 }
 
 /// Returns `units / demand`, at most 1; 1 if `demand` is zero.

@@ -120,6 +120,18 @@ fn class_of_the_lowest_priority_reserves_half_of_its_units() {
 }
 
 #[test]
+fn class_of_the_lowest_priority_reserves_the_random_variation_of_unpaced_demand() {
+    let admitted_with = |deviation: f64| {
+        let mut input = plan_input(4045, 2000.0, &[(8.0, 10_000.0), (1.0, 10_000.0)]);
+        (input.paced_classes[0].priority, input.unpaced_demand.variance) = (1, deviation.powi(2));
+        input.plan().allocations.iter().map(|part| (part.share.ratio() * 10_000.0).round()).collect::<Vec<_>>()
+    };
+    assert_eq!(admitted_with(0.0), [1778.0, 111.0], "half of 222 units");
+    assert_eq!(admitted_with(152.0), [1778.0, 70.0], "what exceeds a standard deviation");
+    assert_eq!(admitted_with(500.0), [1778.0, 0.0]);
+}
+
+#[test]
 fn reserved_units_are_used_by_the_end() {
     let steps = 24 * STEPS_PER_HOUR;
     for (search, bots) in [(0.0, 11_000.0), (2000.0, 9000.0), (8000.0, 60_000.0), (30_000.0, 30_000.0)] {
