@@ -132,8 +132,9 @@ impl DemandModel {
 
     /// Restores a model learned by a previous incarnation, with the profiles of operators if it distinguished them.
     pub fn restored(hours: [HourProfile; HOURS_PER_WEEK], operators: Option<Vec<OperatorProfile>>) -> Self {
-        let operators = OperatorDemands::restored(operators);
-        Self { week: WeeklyProfile::from_hours(hours), operators, ..Self::default() }
+        let (week, operators) = (WeeklyProfile::from_hours(hours), OperatorDemands::restored(operators));
+        let recent = RecentHours::usual(week.mean());
+        Self { week, recent, operators, ..Self::default() }
     }
 
     /// Returns the typical demand per hour of week.
@@ -282,7 +283,7 @@ impl DemandModel {
     fn mean_rate(&self, now: WeekTime) -> f64 {
         let hours = self.recent.hours + self.observed_fraction(now);
         match self.week.typical() {
-            Some(typical) if hours < 1.0 => typical.iter().sum::<f64>() / HOURS_PER_WEEK as f64,
+            Some(_) if hours < 1.0 => self.week.mean(),
             _ => (self.recent.requested + self.now.requested.as_f64()) / hours.max(MIN_OBSERVED_FOR_RATE),
         }
     }
@@ -298,14 +299,27 @@ impl DemandModel {
     }
 }
 
-impl RecentHours {
-    /// Keeps the level that the last hours show.
-    fn start_day(&mut self) {
-        let sum = |sum: DemandLevel, hour: &DemandLevel| DemandLevel {
+impl DemandLevel {
+    fn of(hours: &[Self]) -> Self {
+        let sum = |sum: Self, hour: &Self| Self {
             requested: sum.requested + hour.requested,
             typical: sum.typical + hour.typical,
         };
-        self.level = self.last_levels.iter().fold(DemandLevel::default(), sum);
+        hours.iter().fold(Self::default(), sum)
+    }
+}
+
+impl RecentHours {
+    /// Returns the state before the first observed hour: the last ones had the usual demand, so that a single hour does not
+    /// show the level.
+    fn usual(typical: f64) -> Self {
+        let last_levels = [DemandLevel { requested: typical, typical }; LEVEL_HOURS_OF_NEW_DAY];
+        Self { level: DemandLevel::of(&last_levels), last_levels, ..Self::default() }
+    }
+
+    /// Keeps the level that the last hours show.
+    fn start_day(&mut self) {
+        self.level = DemandLevel::of(&self.last_levels);
     }
 
     fn record(&mut self, typical: f64, counted: f64, demand: f64, observed: f64) {

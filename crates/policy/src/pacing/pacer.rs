@@ -123,7 +123,7 @@ impl Pacer {
         self.planned = units(planned.units);
         self.tier_slack =
             pacing.burst_share.of_units(totals.limit).saturating_add(units(NOISE_DEVIATIONS * planned.variance.sqrt()));
-        let unused = self.planned.saturating_sub(totals.taken);
+        let planned = self.planned;
 
         let paced = roles.iter().filter(|(_, role)| matches!(role, PacingRole::Paced(_)));
         for ((number, _), allocation) in paced.zip(&plan.allocations) {
@@ -132,7 +132,10 @@ impl Pacer {
                 class.initial_share.get_or_insert(allocation.share);
             }
             let rate = class.class_rate(forecast, week, left, allocation, burst);
-            // A new class starts with at most the planned units that are still unused.
+            // A new class starts with at most the planned units that are still unused; one that is known finds in the first units
+            // of a window what is left of one burst.
+            let first_units = if class.uses_hourly_forecast(forecast) { burst } else { Units::ZERO };
+            let unused = planned.max(first_units).saturating_sub(totals.taken);
             let initial_rate = PacingRate { burst: rate.burst.min(unused), ..rate };
             let mut bucket =
                 class.allowance.map_or_else(|| PacingBucket::full(&initial_rate, now), |allowance| allowance.bucket);

@@ -528,6 +528,20 @@ fn operators_are_bounded_and_unknown_after_an_older_version() {
 }
 
 #[test]
+fn first_hour_after_a_start_changes_the_level_like_one_of_several() {
+    let level_after_one_hour = |units: u64| {
+        let mut demand = DemandModel::from_hours([HourProfile { units: 100.0, weeks: 1.0 }; HOURS_PER_WEEK]);
+        demand.record_request(Units::from_whole(units));
+        demand.finish_hour(0);
+        // The excess of the hour itself has faded by then.
+        demand.hourly_forecast(WeekTime(3600.0))[20] / 100.0
+    };
+    for (units, levels) in [(100, 0.99..1.01), (140, 1.01..1.03), (190, 1.1..1.2), (60, 0.97..0.99)] {
+        assert!(levels.contains(&level_after_one_hour(units)), "{units}: {}", level_after_one_hour(units));
+    }
+}
+
+#[test]
 fn level_of_a_new_day_is_that_of_its_last_hours() {
     let level_of_new_day = |evening: u64| {
         let mut demand = DemandModel::default();
@@ -601,6 +615,25 @@ fn initial_burst_is_limited_to_the_unspent_plan() {
     assert_eq!(initial_balance(0), Units::from_whole(5000), "equals the burst");
     assert_eq!(initial_balance(47_000), Units::from_whole(3000));
     assert_eq!(initial_balance(50_000), Units::ZERO);
+}
+
+#[test]
+fn first_units_of_a_window_find_one_burst_after_a_restart() {
+    let initial_balance = |taken, units: f64| {
+        let mut site = PacedSite::new(PacingMode::Learned);
+        if units > 0.0 {
+            site.pacer.class(SEARCH).demand =
+                DemandModel::from_hours([HourProfile { units, weeks: 1.0 }; HOURS_PER_WEEK]);
+        }
+        let (totals, _) = totals_at_noon(taken, None);
+        let totals = QuotaTotals { week: WeekTime((3 * DAY) as f64), ..totals };
+        site.pacer.plan(&site.pacing, |index| index, &totals, Timestamp(0));
+        site.pacer.classes()[SEARCH].allowance.expect("the class has a plan").bucket.balance()
+    };
+    assert_eq!(initial_balance(0, 100.0), Units::from_whole(5000), "as in a running gateway");
+    assert_eq!(initial_balance(2000, 100.0), Units::from_whole(3000), "a second start finds what the first has left");
+    assert_eq!(initial_balance(5000, 100.0), Units::ZERO);
+    assert_eq!(initial_balance(0, 0.0), Units::ZERO, "nothing is known of the class");
 }
 
 #[test]

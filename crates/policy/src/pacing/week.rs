@@ -110,6 +110,11 @@ impl WeeklyProfile {
         self.typical.as_ref()
     }
 
+    /// Returns the mean typical demand of an hour; zero while no hour is known.
+    pub fn mean(&self) -> f64 {
+        self.typical().map_or(0.0, |typical| typical.iter().sum::<f64>() / HOURS_PER_WEEK as f64)
+    }
+
     /// Returns the typical demand of `span` from `from` on.
     pub fn typical_over(&self, from: WeekTime, span: Duration) -> f64 {
         self.typical().map_or(0.0, |typical| from.hours(span).map(|(hour, part)| typical[hour] * part).sum())
