@@ -1,4 +1,5 @@
-//! Traces: the context of a request goes on to the origin and into the log, and its spans to a collector.
+//! Traces: the context of a request goes on to the origin and into the log, and its spans to a collector: a receiver of OTLP in
+//! this file, because no package registry of the tests has a program of OpenTelemetry that receives.
 
 use crate::support::gateway::TestGateway;
 use crate::support::origin::{Origin, OriginConnection, ReceivedRequest, signal};

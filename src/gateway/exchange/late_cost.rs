@@ -6,7 +6,7 @@ use crate::gateway::message::cost;
 use crate::gateway::transport::connection_memory::MemoryCharge;
 use http::HeaderMap;
 use smallvec::SmallVec;
-use tidegate_body_cost::{BodyForm, CostScanner};
+use tidegate_body_cost::{BodyForm, CostPaths, CostScanner, FoundCost};
 use tidegate_engine::Permit;
 use tidegate_http1::{Fields, Name};
 use tidegate_policy::{QuotaId, Units};
@@ -17,6 +17,8 @@ pub(in crate::gateway) struct LateCost {
     pub(in crate::gateway) permit: Option<Permit>,
     /// One for each quota.
     reports: SmallVec<[LateReport; 2]>,
+    /// Scanners of the body, each for all quotas with its paths.
+    scanners: SmallVec<[(CostPaths, CostScanner); 1]>,
     /// Costs in quotas without a reservation that the head reported, and whether it could be read: what is learned of the path.
     pub(in crate::gateway) learned: SmallVec<[(QuotaId, Units); 2]>,
     pub(in crate::gateway) is_readable: bool,
@@ -27,8 +29,8 @@ pub(in crate::gateway) struct LateCost {
 /// Cost in one quota.
 struct LateReport {
     quota: QuotaId,
-    /// Scanner of the body; `None` if the cost can only be in a trailer.
-    scanner: Option<CostScanner>,
+    /// Index of the scanner of the body; `None` if the cost can only be in a trailer.
+    scanner: Option<usize>,
     in_trailer: Option<Units>,
 }
 
@@ -42,7 +44,11 @@ impl LateCost {
         fields: &Fields,
         take_permit: impl FnOnce(&dyn Fn(QuotaId) -> bool) -> Option<Permit>,
     ) -> Option<Box<Self>> {
-        let report = |quota: QuotaId| LateReport { quota, scanner: scanner(known, quota, fields), in_trailer: None };
+        let mut scanners = SmallVec::new();
+        let report = |quota: QuotaId| {
+            let scanner = scanner(known, quota, fields, &mut scanners);
+            LateReport { quota, scanner, in_trailer: None }
+        };
         let can_report =
             |report: &LateReport| report.scanner.is_some() || known.rules()[report.quota].cost_trailer.is_some();
         let (reports, unreadable): (SmallVec<[_; 2]>, SmallVec<[_; 2]>) =
@@ -53,14 +59,13 @@ impl LateCost {
         }
         let permit = take_permit(&|id| reports.iter().any(|report| report.quota == id));
         let (learned, charge) = (SmallVec::new(), client.charge_memory(0));
-        Some(Box::new(Self { permit, reports, learned, is_readable: true, charge }))
+        Some(Box::new(Self { permit, reports, scanners, learned, is_readable: true, charge }))
     }
 
     /// Scans a part of the body.
     pub(in crate::gateway) fn scan(&mut self, data: &[u8]) {
-        self.reports.iter_mut().filter_map(|report| report.scanner.as_mut()).for_each(|scanner| scanner.push(data));
-        let decoders = self.reports.iter().filter_map(|report| report.scanner.as_ref());
-        self.charge.set(decoders.map(CostScanner::decoder_memory).sum());
+        self.scanners.iter_mut().for_each(|(_, scanner)| scanner.push(data));
+        self.charge.set(self.scanners.iter().map(|(_, scanner)| scanner.decoder_memory()).sum());
     }
 
     /// Reads the trailers.
@@ -74,9 +79,11 @@ impl LateCost {
 
     /// Takes the reported cost in each quota; `None` without one. The response was received to its end if `is_whole`.
     pub(in crate::gateway) fn take_costs(&mut self, is_whole: bool) -> SmallVec<[(QuotaId, Option<Units>); 2]> {
+        let scanners = std::mem::take(&mut self.scanners).into_iter();
+        let found: SmallVec<[FoundCost; 1]> =
+            scanners.map(|(_, scanner)| if is_whole { scanner.finish() } else { scanner.found() }).collect();
         let cost = |LateReport { quota, scanner, in_trailer }: LateReport| {
-            let found = scanner.map(|scanner| if is_whole { scanner.finish() } else { scanner.found() });
-            (quota, in_trailer.or_else(|| found?.milli().map(Units::from_milli)))
+            (quota, in_trailer.or_else(|| found[scanner?].milli().map(Units::from_milli)))
         };
         std::mem::take(&mut self.reports).into_iter().map(cost).collect()
     }
@@ -105,10 +112,20 @@ pub(in crate::gateway) fn record(known: &Known, quota: QuotaId, is_found: bool) 
     }
 }
 
-/// Returns the scanner of a body for the cost in `quota`; `None` if it has no form that is read.
-fn scanner(known: &Known, quota: QuotaId, fields: &Fields) -> Option<CostScanner> {
+/// Returns the index of the scanner of a body for the cost in `quota`, which is added to `scanners` unless one has the same
+/// paths; `None` if the body has no form that is read.
+fn scanner(
+    known: &Known,
+    quota: QuotaId,
+    fields: &Fields,
+    scanners: &mut SmallVec<[(CostPaths, CostScanner); 1]>,
+) -> Option<usize> {
     let paths = known.config.body_costs[quota.index()].as_ref()?;
+    if let Some(index) = scanners.iter().position(|(of_scanner, _)| of_scanner == paths) {
+        return Some(index);
+    }
     let form = BodyForm::from_content_type(fields.get(Name::ContentType)?)?;
     let coding = fields.get(Name::ContentEncoding).unwrap_or_default();
-    CostScanner::new(paths.clone(), form, coding)
+    scanners.push((paths.clone(), CostScanner::new(paths.clone(), form, coding)?));
+    Some(scanners.len() - 1)
 }
