@@ -33,7 +33,7 @@ pub(super) struct KeyLease {
     /// Number of parts of a sliding window that must expire before the key has such units, as of the last reply.
     pub(super) expiring: u8,
     pub(super) state: KeyState,
-    /// Number of requests that are not settled; 255 if there were as many, from then on.
+    /// Number of requests that are not settled; 255 if there were as many, from then on, so that the entry is among the last to go.
     pub(super) in_flight: u8,
     pub(super) is_queued: bool,
     pub(super) is_active: bool,

@@ -150,7 +150,8 @@ impl LeaseTable {
     }
 
     /// Returns an entry that makes room for another key: one that holds nothing, or one of which the ledger knows all, and that was
-    /// not used lately. What a request in flight costs less than was reserved is returned to its entry, which stays.
+    /// not used lately. What a request in flight costs less than was reserved is returned to its entry, which stays if another one
+    /// can go: nobody closes the table with requests that do not end.
     pub(super) fn evictable(&mut self) -> Option<u32> {
         while let Some(slot) = self.sharing.pop_front() {
             // The ledger may have counted the key apart since.
@@ -164,11 +165,13 @@ impl LeaseTable {
         let is_idle = |slot: &u32| {
             let lease = &self.leases[*slot as usize];
             let is_complete = lease.held == lease.used && lease.is_reported && !lease.is_queued && !lease.awaits_reply;
-            let is_idle =
-                lease.in_flight == 0 && !lease.is_active && self.tick.wrapping_sub(lease.used_at) >= IDLE_TICKS;
+            let is_idle = !lease.is_active && self.tick.wrapping_sub(lease.used_at) >= IDLE_TICKS;
             is_complete && is_idle && lease.key.owner() != KeyOwner::SharedBudget
         };
-        (first..first + CANDIDATES.min(count)).map(|slot| slot % count).find(is_idle)
+        let mut idle = (first..first + CANDIDATES.min(count)).map(|slot| slot % count).filter(is_idle);
+        let first_idle = idle.next()?;
+        let has_ended = |slot: &u32| self.leases[*slot as usize].in_flight == 0;
+        Some(std::iter::once(first_idle).chain(idle).find(has_ended).unwrap_or(first_idle))
     }
 
     pub(super) fn use_units(&mut self, slot: u32, units: Units) {

@@ -171,19 +171,40 @@ fn made_up_keys_take_no_place_from_a_key_that_is_counted() {
 
 #[test]
 fn key_with_a_request_in_flight_keeps_its_place_until_the_rest_is_returned() {
-    let (mut ledger, mut leases) = (Ledger::default(), KeyLeases::new(KeyWindows::OfQuota, 1));
-    assert!(!admit(&mut leases, key(1), 100, 5));
-    exchange(&mut ledger, 0, &mut leases, false);
-    assert!(admit(&mut leases, key(1), 100, 5));
+    let (mut ledger, mut leases) = (Ledger::default(), KeyLeases::new(KeyWindows::OfQuota, 2));
+    for number in [1, 2] {
+        assert!(!admit(&mut leases, key(number), 100, 5));
+        exchange(&mut ledger, 0, &mut leases, false);
+        assert!(admit(&mut leases, key(number), 100, 5));
+    }
     let mut be_idle = |leases: &mut KeyLeases| {
         (0..=IDLE_TICKS + 1).for_each(|_| _ = exchange(&mut ledger, 0, leases, true));
-        ledger.0[&key(1)][&0]
+        [1, 2].map(|number| ledger.0[&key(number)][&0])
     };
-    assert_eq!(be_idle(&mut leases), (units(5), units(5)));
-    assert!(!leases.request(WINDOW, key(2), units(100), units(1), NOW), "it has no place");
+    leases.settle(0, key(2), units(5), units(5));
+    assert_eq!(be_idle(&mut leases), [(units(5), units(5)); 2]);
+    assert!(leases.request(WINDOW, key(3), units(100), units(1), NOW), "in the place of the second key");
     leases.settle(0, key(1), units(5), units(2));
-    assert_eq!(be_idle(&mut leases), (units(2), units(2)));
-    assert!(leases.request(WINDOW, key(2), units(100), units(1), NOW), "the place is free");
+    assert_eq!(be_idle(&mut leases), [(units(2), units(2)), (units(5), units(5))]);
+}
+
+#[test]
+fn requests_that_do_not_end_close_the_table_for_nobody() {
+    for count in [1, 300] {
+        let (mut ledger, mut leases) = (Ledger::default(), KeyLeases::new(KeyWindows::OfQuota, 1));
+        for _ in 0..count {
+            while !admit(&mut leases, key(1), 10_000, 1) {
+                exchange(&mut ledger, 0, &mut leases, false);
+            }
+        }
+        (0..=IDLE_TICKS + 1).for_each(|_| _ = exchange(&mut ledger, 0, &mut leases, true));
+        assert!(leases.request(WINDOW, key(2), units(100), units(1), NOW), "{count} requests in flight");
+        exchange(&mut ledger, 0, &mut leases, false);
+        assert!(!admit(&mut leases, key(2), 100, 1), "it shares a budget, which needs a lease");
+        exchange(&mut ledger, 0, &mut leases, false);
+        assert!(admit(&mut leases, key(2), 100, 1));
+        assert_eq!(ledger.0[&key(1)][&0].1, units(count), "what was reserved stays charged");
+    }
 }
 
 #[test]
