@@ -59,8 +59,14 @@ fn most_restrictive<'a>(
     snapshot: RateLimitSnapshot<'_>,
     now: Timestamp,
 ) -> Option<MostRestrictive<'a>> {
+    let announced = || snapshot.announced(rules).filter(|announced| announced.has_total);
+    let refused = snapshot.refusal.map(|refusal| refusal.quotas).filter(|quotas| !quotas.is_empty());
+    // What has refused the request is not for this client to know, and the other policies have not.
+    if refused.is_some_and(|quotas| !announced().any(|announced| quotas.contains(announced.index))) {
+        return None;
+    }
     let mut policy = bucket(rules, snapshot);
-    for announced in snapshot.announced(rules).filter(|announced| announced.has_total) {
+    for announced in announced() {
         let quota = quota(rules, snapshot, &announced, now);
         let is_tighter = |other: &MostRestrictive<'_>| match quota.requests == other.requests {
             true => quota.wait > other.wait,

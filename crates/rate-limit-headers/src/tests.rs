@@ -167,5 +167,13 @@ fn clients_with_budgets_see_nothing_of_what_remains_for_all() {
         assert_eq!(text(Name::RateLimit).as_deref(), Some(limits), "{per:?} {enforce}");
         let is_own = per == BudgetKey::Customer && enforce;
         assert_eq!(text(Name::XRateLimitResource).as_deref() == Some("own"), is_own, "{per:?} {enforce}");
+        // Refused by the first quota: the older fields have nothing true to say of the second one.
+        let quotas = RefusedQuotas::from_indexes([0]);
+        let refusal = Refusal { reason: Reason::Quota, quotas, wait: Duration::from_secs(120) };
+        let snapshot = RateLimitSnapshot { refusal: Some(&refusal), ..snapshot };
+        let mut fields = Fields::default();
+        let headers = RateLimitHeaders::new(&headers, &rules);
+        headers.write(&rules, snapshot, NOON, StatusCode::TOO_MANY_REQUESTS, &mut fields);
+        assert_eq!(fields.contains(Name::XRateLimitUsed), !is_own, "{per:?} {enforce}");
     }
 }

@@ -85,9 +85,11 @@ impl<'a> LogAnalysis<'a> {
         }
     }
 
-    /// Returns true if most requests that cost are calls of a model API.
+    /// Returns true if most requests that cost are calls of a model API; where responses have reported no costs, nearly all, because
+    /// anyone may send such requests to a site.
     pub(super) fn is_of_model_api(&self) -> bool {
-        self.model_calls.count() * 2 > self.requests.pages
+        let (calls, pages) = (self.model_calls.count(), self.requests.pages);
+        if self.model_calls.have_costs() { calls * 2 > pages } else { calls * 10 > pages * 9 }
     }
 
     fn record(&mut self, next: OrderedLine<'_>, line: &LogLine<'_>, claims: &mut ClaimCache) {

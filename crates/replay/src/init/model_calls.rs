@@ -1,8 +1,10 @@
 //! Calls of a model API in a log: which of its paths are called, and what the gateway's own log says of costs and keys.
 
+use super::plan::NO_KEY;
 use crate::ReplayRequest;
 use crate::log::LogLine;
 use http::Method;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use tidegate_access_log::EvidenceWord;
 use tidegate_access_log::read::{NativeFields, QuotaFields};
@@ -48,8 +50,8 @@ const MAX_QUOTAS: usize = 32;
 /// Maximum number of customers whose usage is compared.
 const MAX_CUSTOMERS: usize = 10_000;
 
-/// Maximum number of classes of keys: they stand in one line.
-const MAX_KEY_CLASSES: usize = 4;
+/// Words that are no texts in YAML.
+const YAML_WORDS: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
 
 /// Calls of a model API.
 #[derive(Debug, Default)]
@@ -117,9 +119,14 @@ impl ModelCalls {
         self.calls.iter().sum()
     }
 
+    /// Returns true if responses have reported what calls cost.
+    pub(super) fn have_costs(&self) -> bool {
+        self.quotas.values().any(|quota| quota.is_reported)
+    }
+
     /// Returns what a policy takes from the log.
     pub(super) fn token_use(&self) -> TokenUse {
-        let reported = || self.quotas.iter().filter(|(name, quota)| quota.is_reported && is_plain(name));
+        let reported = || self.quotas.iter().filter(|(name, quota)| quota.is_reported && is_name(name));
         let total = |(_, quota): &(&String, &LoggedQuota)| quota.total();
         let of_all = reported().filter(|(_, quota)| !quota.is_budget()).max_by_key(total);
         let is_other = |name: &String| of_all.is_none_or(|(of_all, _)| of_all != name);
@@ -127,9 +134,9 @@ impl ModelCalls {
         let of_keys = of_keys.filter(|_| !self.key_classes.is_empty());
         let costs = of_all.or(of_keys).map(|(_, quota)| quota);
         let mut key_classes: Vec<(&String, &u64)> =
-            self.key_classes.iter().filter(|(name, _)| is_plain(name)).collect();
+            self.key_classes.iter().filter(|(name, _)| is_name(name) && *name != NO_KEY).collect();
         key_classes.sort_by_key(|(_, calls)| std::cmp::Reverse(**calls));
-        let key_classes = key_classes.into_iter().take(MAX_KEY_CLASSES).map(|(name, _)| name.clone()).collect();
+        let key_classes = key_classes.into_iter().map(|(name, _)| name.clone()).collect();
         let mut called: Vec<usize> = (0..ENDPOINTS.len()).filter(|index| self.calls[*index] > 0).collect();
         called.sort_by_key(|index| std::cmp::Reverse(self.calls[*index]));
         let expected = |index: usize| {
@@ -188,8 +195,16 @@ fn has_api_key(native: &NativeFields<'_>) -> bool {
     native.evidence.iter().filter_map(|entry| EvidenceWord::parse(entry)).any(|(word, _)| word == EvidenceWord::ApiKey)
 }
 
-/// Returns true for a name that YAML needs no quotes for.
-fn is_plain(name: &str) -> bool {
-    name.starts_with(|first: char| first.is_ascii_lowercase())
-        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte))
+/// Returns true for a name that a configuration may have.
+fn is_name(name: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_.-".contains(&byte);
+    (1..=64).contains(&name.len()) && name.bytes().all(is_part)
+}
+
+/// Returns a name as YAML, with quotes where it would be a number or a word of YAML.
+pub(super) fn as_yaml(name: &str) -> Cow<'_, str> {
+    match name.starts_with(|first: char| first.is_ascii_lowercase()) && !YAML_WORDS.contains(&name) {
+        true => name.into(),
+        false => format!("\"{name}\"").into(),
+    }
 }

@@ -33,6 +33,7 @@ use std::sync::Arc;
 use tidegate_config as config;
 use tidegate_crawlers::user_agents::UserAgentMatcher;
 use tidegate_crawlers::verify::OperatorTable;
+pub(super) use token_text::NO_KEY;
 use token_text::TokenText;
 
 /// What no log knows. `None` is taken from the log.
@@ -100,7 +101,7 @@ pub fn plan(
         promise: None,
     };
     let demand = DailyDemand::replay(&policy.to_string(), policy.quota(), logs, &analysis)?;
-    policy.limit = options.limit.unwrap_or_else(|| round_up(demand.busiest));
+    policy.limit = options.limit.unwrap_or_else(|| round_up(demand.busiest).min(DRAFT_LIMIT));
     policy.per_client = Some(QuotaFigures::client_percent(&demand, policy.limit));
     if let Some(tokens) = &mut policy.tokens {
         tokens.key_limit = round_up(demand.busiest_customer * CLIENT_HEADROOM).min(policy.limit);

@@ -1,3 +1,4 @@
+use super::super::model_calls::as_yaml;
 use super::*;
 use std::sync::LazyLock;
 use tidegate_config::Settings;
@@ -196,7 +197,18 @@ fn model_api_without_logged_costs_gets_usual_ones_and_says_so() {
         assert_eq!(routes.len(), paths.len(), "{yaml}");
     }
     let (plan, _) = calls(&["/v1/chat/completions", "/", "/about", "/v1/messages"]);
-    assert!(plan.yaml.contains("{ pages: { limit: "), "calls are not most of the requests: {}", plan.yaml);
+    assert!(plan.yaml.contains("{ pages: { limit: "), "calls are not nearly all requests: {}", plan.yaml);
+    let (plan, _) = calls(&["/v1/chat/completions", "/v1/messages", "/v1/responses", "/v1/embeddings", "/"]);
+    assert!(plan.yaml.contains("{ pages: { limit: "), "who sends four calls for each page plans none: {}", plan.yaml);
+}
+
+#[test]
+fn names_of_classes_stay_texts_in_yaml() {
+    for (name, expected) in
+        [("pro", "pro"), ("pro.eu", "pro.eu"), ("1", "\"1\""), ("null", "\"null\""), ("-a", "\"-a\"")]
+    {
+        assert_eq!(as_yaml(name), expected);
+    }
 }
 
 /// Requests in the order of time, spread over a day.

@@ -1,11 +1,11 @@
 //! The lines of a policy for a model API: its keys, quotas and routes. They are ten at most.
 
 use super::super::generate::round_up;
-use super::super::model_calls::{Endpoint, RESPONSES, TokenUse, Vendor};
+use super::super::model_calls::{Endpoint, RESPONSES, TokenUse, Vendor, as_yaml};
 use std::fmt;
 
 /// Name of the class of clients without a key.
-pub(super) const NO_KEY: &str = "nokey";
+pub(in super::super) const NO_KEY: &str = "nokey";
 
 /// The lines, and what a budget of a key has.
 #[derive(Clone, Debug)]
@@ -28,23 +28,24 @@ impl TokenText {
         match &key_classes[..] {
             [] => writeln!(out, "classes: []")?,
             classes => {
-                let of_key = |name: &String| format!("{{ name: {name}, when: {{ api_key: own }} }}");
+                let of_key = |name: &String| format!("{{ name: {}, when: {{ api_key: own }} }}", as_yaml(name));
                 let classes: Vec<String> = classes.iter().map(of_key).collect();
                 writeln!(out, "api_keys: []")?;
                 let no_key = format!("{{ name: {NO_KEY}, block: true, refuse_with: 401 }}");
                 writeln!(out, "classes: [{}, {no_key}]", classes.join(", "))?;
             }
         }
-        let costs = cost_json(endpoints);
+        let (costs, quota) = (cost_json(endpoints), as_yaml(quota));
+        let budget = budget.as_deref().map(as_yaml);
         writeln!(out, "quotas:\n  {quota}: {{ limit: {limit}, {window}, cost_json: {costs} }}")?;
-        if let Some(budget) = budget {
+        if let Some(budget) = &budget {
             writeln!(out, "  {budget}: {{ per: api_key, limit: {key_limit}, {window}, cost_json: {costs} }}")?;
         }
         writeln!(out, "routes:")?;
         for (Endpoint { path, stated, .. }, expected) in endpoints {
             let stated = stated.map_or_else(String::new, |paths| format!("json: {paths}, "));
             let cost = format!("{{ {stated}per_byte: 0.25, default: {} }}", round_up(*expected).min(limit));
-            let costs = match budget {
+            let costs = match &budget {
                 None => format!("{quota}: {cost}"),
                 Some(budget) => {
                     format!("{quota}: &{0} {cost}, {budget}: *{0}", path.rsplit('/').next().unwrap_or(path))
