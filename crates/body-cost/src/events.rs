@@ -63,7 +63,7 @@ impl EventScanner {
         let mut valueless = Valueless::default();
         loop {
             if self.is_between_events() {
-                bytes = valueless.skip(paths, bytes, last_event_end);
+                bytes = valueless.skip(paths.keys(), bytes, last_event_end);
             }
             let Some(end) = memchr2(b'\r', b'\n', bytes) else { break };
             self.scan_line_part(paths, &bytes[..end]);

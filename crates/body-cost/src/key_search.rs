@@ -1,7 +1,6 @@
 //! Vectorized search for the keys of values.
 
 use crate::path::CostPath;
-use crate::path_set::CostPaths;
 use aho_corasick::packed::Searcher;
 
 /// Beginning of the escapes of ASCII characters (RFC 8259, section 7), as which a key may be written, too.
@@ -44,14 +43,14 @@ impl Valueless {
     /// position behind the last document that ends in some bytes.
     pub(crate) fn skip<'b>(
         &mut self,
-        paths: &CostPaths,
+        keys: &KeySearch,
         rest: &'b [u8],
         last_end: impl Fn(&[u8]) -> Option<usize>,
     ) -> &'b [u8] {
         if self.found_at.is_some_and(|found_at| rest.len() >= found_at) {
             return rest;
         }
-        let valueless = paths.keys().valueless_length(rest);
+        let valueless = keys.valueless_length(rest);
         self.found_at = Some(rest.len() - valueless);
         last_end(&rest[..valueless]).map_or(rest, |end| &rest[end..])
     }
@@ -65,11 +64,10 @@ fn is_plain(key: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::path_set::WeightedPath;
 
-    fn paths(texts: &[&str]) -> CostPaths {
-        let path = |text: &&str| WeightedPath { path: text.parse().expect("path"), weight_milli: 1000 };
-        CostPaths::new(texts.iter().map(path).collect()).expect("paths")
+    fn search(texts: &[&str]) -> KeySearch {
+        let paths: Vec<CostPath> = texts.iter().map(|text| text.parse().expect("path")).collect();
+        KeySearch::new(paths.iter())
     }
 
     #[test]
@@ -85,18 +83,18 @@ mod tests {
             (&["a", "b/c"], "{}", ""),
             (&["é"], "{}", ""),
         ] {
-            assert_eq!(&chunk[..paths(texts).keys().valueless_length(chunk.as_bytes())], expected, "{texts:?}");
+            assert_eq!(&chunk[..search(texts).valueless_length(chunk.as_bytes())], expected, "{texts:?}");
         }
     }
 
     #[test]
     fn each_byte_is_searched_once() {
-        let (paths, chunk) = (paths(&["total"]), br#"1;2;"total"3;4;5"#);
+        let (keys, chunk) = (search(&["total"]), br#"1;2;"total"3;4;5"#);
         let last_end = |bytes: &[u8]| memchr::memrchr(b';', bytes).map(|end| end + 1);
         let mut valueless = Valueless::default();
-        assert_eq!(valueless.skip(&paths, chunk, last_end), br#""total"3;4;5"#);
-        assert_eq!(valueless.skip(&paths, &chunk[4..], |_| unreachable!()), br#""total"3;4;5"#);
-        assert_eq!(valueless.skip(&paths, &chunk[13..], last_end), b"5");
-        assert_eq!(valueless.skip(&paths, &chunk[15..], |_| unreachable!()), b"5");
+        assert_eq!(valueless.skip(&keys, chunk, last_end), br#""total"3;4;5"#);
+        assert_eq!(valueless.skip(&keys, &chunk[4..], |_| unreachable!()), br#""total"3;4;5"#);
+        assert_eq!(valueless.skip(&keys, &chunk[13..], last_end), b"5");
+        assert_eq!(valueless.skip(&keys, &chunk[15..], |_| unreachable!()), b"5");
     }
 }

@@ -29,7 +29,7 @@ impl LineScanner {
         let mut valueless = Valueless::default();
         loop {
             if self.json.is_blank() {
-                bytes = valueless.skip(paths, bytes, |bytes| memrchr(b'\n', bytes).map(|end| end + 1));
+                bytes = valueless.skip(paths.keys(), bytes, |bytes| memrchr(b'\n', bytes).map(|end| end + 1));
             }
             let Some(end) = memchr(b'\n', bytes) else { break };
             self.json.push(paths, &bytes[..end]);

@@ -1,6 +1,5 @@
 //! Calls of a model API in a log: which of its paths are called, and what the gateway's own log says of costs and keys.
 
-use super::plan::NO_KEY;
 use crate::ReplayRequest;
 use crate::log::LogLine;
 use http::Method;
@@ -49,6 +48,9 @@ const MAX_QUOTAS: usize = 32;
 
 /// Maximum number of customers whose usage is compared.
 const MAX_CUSTOMERS: usize = 10_000;
+
+/// Name of the class of clients without a key.
+pub(super) const NO_KEY: &str = "nokey";
 
 /// Words that are no texts in YAML.
 const YAML_WORDS: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];

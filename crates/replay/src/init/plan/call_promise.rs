@@ -1,7 +1,8 @@
 //! What a policy keeps of the calls of a model API.
 
+use super::super::model_calls::NO_KEY;
 use super::share::{percent, ratio};
-use super::token_text::{NO_KEY, TokenText};
+use super::token_text::TokenText;
 use crate::report::Report;
 use crate::terminal::group_digits;
 use serde::Serialize;

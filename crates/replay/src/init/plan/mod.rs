@@ -33,7 +33,6 @@ use std::sync::Arc;
 use tidegate_config as config;
 use tidegate_crawlers::user_agents::UserAgentMatcher;
 use tidegate_crawlers::verify::OperatorTable;
-pub(super) use token_text::NO_KEY;
 use token_text::TokenText;
 
 /// What no log knows. `None` is taken from the log.

@@ -1,11 +1,8 @@
 //! The lines of a policy for a model API: its keys, quotas and routes. They are ten at most.
 
 use super::super::generate::round_up;
-use super::super::model_calls::{Endpoint, RESPONSES, TokenUse, Vendor, as_yaml};
+use super::super::model_calls::{Endpoint, NO_KEY, RESPONSES, TokenUse, Vendor, as_yaml};
 use std::fmt;
-
-/// Name of the class of clients without a key.
-pub(in super::super) const NO_KEY: &str = "nokey";
 
 /// The lines, and what a budget of a key has.
 #[derive(Clone, Debug)]
