@@ -184,7 +184,7 @@ fn measure_leases() {
     .expect("a thread");
     let before = resident();
     for windows in ["one window", "two windows"] {
-        serve_all(&admission, &refresher, &tick);
+        serve_all(&admission, &refresher, tick);
         println!("shared, in memory, {windows}: {} bytes a key", (resident() - before) / KEYS);
         clock.fetch_add(86_400_000_000_000, Ordering::Relaxed);
     }
