@@ -150,8 +150,8 @@ impl LeaseTable {
     }
 
     /// Returns an entry that makes room for another key: one that holds nothing, or one of which the ledger knows all, and that was
-    /// not used lately. What a request in flight costs less than was reserved is returned to its entry, which stays if another one
-    /// can go: nobody closes the table with requests that do not end.
+    /// not used lately. What a request in flight costs less than was reserved is returned to its entry, which stays, unless most
+    /// entries have requests in flight: nobody closes the table with requests that do not end.
     pub(super) fn evictable(&mut self) -> Option<u32> {
         while let Some(slot) = self.sharing.pop_front() {
             // The ledger may have counted the key apart since.
@@ -168,10 +168,11 @@ impl LeaseTable {
             let is_idle = !lease.is_active && self.tick.wrapping_sub(lease.used_at) >= IDLE_TICKS;
             is_complete && is_idle && lease.key.owner() != KeyOwner::SharedBudget
         };
-        let mut idle = (first..first + CANDIDATES.min(count)).map(|slot| slot % count).filter(is_idle);
-        let first_idle = idle.next()?;
-        let has_ended = |slot: &u32| self.leases[*slot as usize].in_flight == 0;
-        Some(std::iter::once(first_idle).chain(idle).find(has_ended).unwrap_or(first_idle))
+        let is_in_flight = |slot: &u32| self.leases[*slot as usize].in_flight > 0;
+        let candidates = || (first..first + CANDIDATES.min(count)).map(|slot| slot % count);
+        let found = candidates().find(|slot| is_idle(slot) && !is_in_flight(slot));
+        let are_most_in_flight = || candidates().filter(is_in_flight).count() * 2 > candidates().len();
+        found.or_else(|| candidates().find(is_idle).filter(|_| are_most_in_flight()))
     }
 
     pub(super) fn use_units(&mut self, slot: u32, units: Units) {

@@ -524,10 +524,14 @@ fn reply_is_for_no_lease_that_has_taken_the_place_of_its_own() {
 fn request_in_flight_that_costs_nothing_is_refunded_while_made_up_keys_come() {
     let redis = real::RedisServer::start(&[]);
     for (name, windows) in (1..).zip(all_windows()) {
-        let mut fleet = Fleet::with_max_keys(&RedisFixture::new(redis.port, name), windows, 2);
+        let mut fleet = Fleet::with_max_keys(&RedisFixture::new(redis.port, name), windows, 5);
         (1..=2).for_each(|key| assert!(fleet.request_with_lease(0, key, 20), "{windows:?}"));
         (0..3).for_each(|_| fleet.exchange(0, true));
-        (10..13).for_each(|made_up| _ = fleet.request_with_lease(0, made_up, 1));
+        for made_up in 10..20 {
+            if fleet.request_with_lease(0, made_up, 1) {
+                fleet.settle(4);
+            }
+        }
         (1..=2).for_each(|_| fleet.settle(0));
         (0..3).for_each(|_| fleet.exchange(0, true));
         let spent = (1..=2).map(|key| fleet.spend(1, key, 1)).collect::<Vec<_>>();
