@@ -16,7 +16,6 @@ other program:
 
     unshare -n sh -c 'ip link set lo up; sysctl -qw net.ipv4.tcp_congestion_control=cubic; scripts/measure proxies'
 """
-import argparse
 import collections
 import http.client
 import pathlib
@@ -26,6 +25,7 @@ import sys
 import tempfile
 
 from . import load
+from .choices import names
 from .programs import CountingOrigin, Haproxy, Nginx, Tidegate
 from .scenarios import SCENARIOS
 from .server import LOAD_CORE, PROXY_CORE, ROOT
@@ -42,17 +42,10 @@ LOGS = {"nginx, access log": "access.log", "HAProxy, access log": "output", "Tid
 
 
 def add_arguments(parser):
-    parser.add_argument("--scenarios", type=scenario_names, default=list(SCENARIOS), help="default all")
+    parser.add_argument("--scenarios", type=names(SCENARIOS), default=list(SCENARIOS), help="default all")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=4, help="of load on each proxy in a round")
     parser.add_argument("--binary", type=pathlib.Path, default=ROOT / "target/release/tidegate")
-
-
-def scenario_names(text):
-    names = text.split(",")
-    if unknown := [name for name in names if name not in SCENARIOS]:
-        raise argparse.ArgumentTypeError(f"{unknown} are not in {list(SCENARIOS)}")
-    return names
 
 
 def run(arguments):

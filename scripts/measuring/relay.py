@@ -10,7 +10,6 @@ text: 1 MiB of JSON, nearly all of it one text with escaped line ends. quotes: t
 of numbers, as of embeddings. objects: 1 MiB of small objects. events: 1 MiB of events of 64 bytes, sent at once. single: events
 of 64 bytes, each sent a millisecond after the one before; its figures are of an event.
 """
-import argparse
 import asyncio
 import collections
 import os
@@ -20,6 +19,7 @@ import tempfile
 import threading
 
 from . import load
+from .choices import names
 from .programs import CountingOrigin, Tidegate
 from .server import LOAD_CORE, PROXY_CORE, ROOT, free_port
 
@@ -50,16 +50,9 @@ BODIES = {
 
 
 def add_arguments(parser):
-    parser.add_argument("--bodies", type=body_names, default=list(BODIES), help="default all")
+    parser.add_argument("--bodies", type=names(BODIES), default=list(BODIES), help="default all")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--binary", type=pathlib.Path, default=ROOT / "target/release/tidegate")
-
-
-def body_names(text):
-    names = text.split(",")
-    if unknown := [name for name in names if name not in BODIES]:
-        raise argparse.ArgumentTypeError(f"{unknown} are not in {list(BODIES)}")
-    return names
 
 
 def run(arguments):
