@@ -67,6 +67,11 @@ impl CostScanner {
         Some(Self { decoder, body, coded_length: 0, has_failed: false })
     }
 
+    /// Returns the paths whose numbers are the cost.
+    pub fn paths(&self) -> &CostPaths {
+        &self.body.paths
+    }
+
     /// Scans the next bytes of the body, as they were received.
     pub fn push(&mut self, chunk: &[u8]) {
         if self.has_failed {

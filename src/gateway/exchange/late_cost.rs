@@ -6,7 +6,7 @@ use crate::gateway::message::cost;
 use crate::gateway::transport::connection_memory::MemoryCharge;
 use http::HeaderMap;
 use smallvec::SmallVec;
-use tidegate_body_cost::{BodyForm, CostPaths, CostScanner, FoundCost};
+use tidegate_body_cost::{BodyForm, CostScanner, FoundCost};
 use tidegate_engine::Permit;
 use tidegate_http1::{Fields, Name};
 use tidegate_policy::{QuotaId, Units};
@@ -18,7 +18,7 @@ pub(in crate::gateway) struct LateCost {
     /// One for each quota.
     reports: SmallVec<[LateReport; 2]>,
     /// Scanners of the body, each for all quotas with its paths.
-    scanners: SmallVec<[(CostPaths, CostScanner); 1]>,
+    scanners: SmallVec<[CostScanner; 1]>,
     /// Costs in quotas without a reservation that the head reported, and whether it could be read: what is learned of the path.
     pub(in crate::gateway) learned: SmallVec<[(QuotaId, Units); 2]>,
     pub(in crate::gateway) is_readable: bool,
@@ -64,8 +64,8 @@ impl LateCost {
 
     /// Scans a part of the body.
     pub(in crate::gateway) fn scan(&mut self, data: &[u8]) {
-        self.scanners.iter_mut().for_each(|(_, scanner)| scanner.push(data));
-        self.charge.set(self.scanners.iter().map(|(_, scanner)| scanner.decoder_memory()).sum());
+        self.scanners.iter_mut().for_each(|scanner| scanner.push(data));
+        self.charge.set(self.scanners.iter().map(CostScanner::decoder_memory).sum());
     }
 
     /// Reads the trailers.
@@ -81,7 +81,7 @@ impl LateCost {
     pub(in crate::gateway) fn take_costs(&mut self, is_whole: bool) -> SmallVec<[(QuotaId, Option<Units>); 2]> {
         let scanners = std::mem::take(&mut self.scanners).into_iter();
         let found: SmallVec<[FoundCost; 1]> =
-            scanners.map(|(_, scanner)| if is_whole { scanner.finish() } else { scanner.found() }).collect();
+            scanners.map(|scanner| if is_whole { scanner.finish() } else { scanner.found() }).collect();
         let cost = |LateReport { quota, scanner, in_trailer }: LateReport| {
             (quota, in_trailer.or_else(|| found[scanner?].milli().map(Units::from_milli)))
         };
@@ -114,18 +114,13 @@ pub(in crate::gateway) fn record(known: &Known, quota: QuotaId, is_found: bool) 
 
 /// Returns the index of the scanner of a body for the cost in `quota`, which is added to `scanners` unless one has the same
 /// paths; `None` if the body has no form that is read.
-fn scanner(
-    known: &Known,
-    quota: QuotaId,
-    fields: &Fields,
-    scanners: &mut SmallVec<[(CostPaths, CostScanner); 1]>,
-) -> Option<usize> {
+fn scanner(known: &Known, quota: QuotaId, fields: &Fields, scanners: &mut SmallVec<[CostScanner; 1]>) -> Option<usize> {
     let paths = known.config.body_costs[quota.index()].as_ref()?;
-    if let Some(index) = scanners.iter().position(|(of_scanner, _)| of_scanner == paths) {
+    if let Some(index) = scanners.iter().position(|scanner| scanner.paths() == paths) {
         return Some(index);
     }
     let form = BodyForm::from_content_type(fields.get(Name::ContentType)?)?;
     let coding = fields.get(Name::ContentEncoding).unwrap_or_default();
-    scanners.push((paths.clone(), CostScanner::new(paths.clone(), form, coding)?));
+    scanners.push(CostScanner::new(paths.clone(), form, coding)?);
     Some(scanners.len() - 1)
 }
