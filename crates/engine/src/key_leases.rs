@@ -18,8 +18,8 @@ impl Engine {
         self.holds_key_leases.load(Ordering::Relaxed)
     }
 
-    /// Returns the next calls for keys of all quotas that need a lease, of bounded size for each. With `is_tick`, which is to be set once a second, also those that
-    /// report usage and return units.
+    /// Returns the next calls for keys of all quotas that need a lease, of bounded size for each. With `is_tick`, which is to be
+    /// set once a second, also those that report usage and return units.
     pub(crate) fn key_lease_calls(&self, now: Timestamp, is_tick: bool) -> Vec<KeyLeaseCall> {
         if self.holds_key_leases() {
             return Vec::new();

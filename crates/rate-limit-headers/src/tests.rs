@@ -10,6 +10,24 @@ use tidegate_policy::{ClassId, QuotaId, Refusal, RefusedQuotas, RouteId, Units, 
 
 const NOON: Timestamp = Timestamp::from_seconds(1_800_014_400);
 
+/// Usage of 600 of 1,000 units, ten minutes before the end of the window.
+fn usage(quota: u16, client_remaining: Option<u64>) -> QuotaUsage {
+    QuotaUsage {
+        client_remaining: client_remaining.map(Units::from_whole),
+        quota: QuotaId(quota),
+        cost: Units::from_whole(1),
+        used: Units::from_whole(600),
+        limit: Units::from_whole(1000),
+        remaining: Units::from_whole(400),
+        tier: 0,
+        guard_admitted: false,
+        resets_at: NOON + Duration::from_secs(600),
+        client_resets_at: NOON + Duration::from_secs(600),
+        window: 0,
+        sequence: 1,
+    }
+}
+
 /// Returns the rate-limit fields of a response: `RateLimit-Policy`, `RateLimit-Partition` and `RateLimit`. The client has a
 /// bucket, a quota, and a share of it.
 fn fields(draft: RateLimitDraft, key: KeySource, status: u16, refusal: Option<&Refusal>) -> [String; 3] {
@@ -23,20 +41,7 @@ fn fields(draft: RateLimitDraft, key: KeySource, status: u16, refusal: Option<&R
         routes: vec![fixtures::route(&[(0, 1)])],
         ..fixtures::rules()
     };
-    let usages = [QuotaUsage {
-        client_remaining: Some(Units::from_whole(7)),
-        quota: QuotaId(0),
-        cost: Units::from_whole(1),
-        used: Units::from_whole(600),
-        limit: Units::from_whole(1000),
-        remaining: Units::from_whole(400),
-        tier: 0,
-        guard_admitted: false,
-        resets_at: NOON + Duration::from_secs(600),
-        client_resets_at: NOON + Duration::from_secs(600),
-        window: 0,
-        sequence: 1,
-    }];
+    let usages = [usage(0, Some(7))];
     let bucket = Some(BucketUsage {
         remaining: 4,
         next_token_after: Duration::from_secs(10),
@@ -112,39 +117,25 @@ fn clients_with_budgets_see_nothing_of_what_remains_for_all() {
         max_keys: 10,
         has_metrics_by_key: false,
     };
-    let usage = |quota, client_remaining: Option<u64>| QuotaUsage {
-        client_remaining: client_remaining.map(Units::from_whole),
-        quota: QuotaId(quota),
-        cost: Units::from_whole(1),
-        used: Units::from_whole(600),
-        limit: Units::from_whole(1000),
-        remaining: Units::from_whole(400),
-        tier: 0,
-        guard_admitted: false,
-        resets_at: NOON + Duration::from_secs(600),
-        client_resets_at: NOON + Duration::from_secs(60),
-        window: 0,
-        sequence: 1,
-    };
     let window = Window::Fixed { length: Duration::from_secs(3600) };
     for (per, enforce, policy, limits) in [
         (
             BudgetKey::Customer,
             true,
             r#""all/client";q=50;w=3600, "own";q=1000;w=3600"#,
-            r#""all/client";r=7;t=60, "own";r=400;t=600"#,
+            r#""all/client";r=7;t=600, "own";r=400;t=600"#,
         ),
         (
             BudgetKey::Class,
             true,
             r#""all";q=1000;w=3600, "all/client";q=50;w=3600, "own";q=1000;w=3600"#,
-            r#""all";r=400;t=600, "all/client";r=7;t=60, "own";r=400;t=600"#,
+            r#""all";r=400;t=600, "all/client";r=7;t=600, "own";r=400;t=600"#,
         ),
         (
             BudgetKey::Customer,
             false,
             r#""all";q=1000;w=3600, "all/client";q=50;w=3600"#,
-            r#""all";r=400;t=600, "all/client";r=7;t=60"#,
+            r#""all";r=400;t=600, "all/client";r=7;t=600"#,
         ),
     ] {
         let all =

@@ -252,7 +252,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn containers_end_where_those_of_a_reader_of_bytes_do(
+        fn containers_end_where_reading_byte_by_byte_ends(
             pieces in prop::collection::vec(
                 prop::sample::select(vec!["{", "}", "[", "]", "\"", "\"", "\\", "\\\\", "\\\"", "x", "a longer text of 30 bytes, say"]),
                 0..60,

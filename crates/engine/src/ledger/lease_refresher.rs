@@ -249,8 +249,8 @@ async fn refresh_once<S: Store>(
     }
 }
 
-/// Refreshes leases of keys that need it, a bounded number of each quota: further ones wait until all quotas had their turn. Returns the
-/// time until the next refresh.
+/// Refreshes leases of keys that need it, a bounded number of each quota: further ones wait until all quotas had their turn.
+/// Returns the time until the next refresh.
 async fn refresh_keys<S: Store>(
     store: &mut S,
     engine: &Engine,

@@ -151,7 +151,7 @@ impl LeaseTable {
 
     /// Returns an entry that makes room for another key: one that holds nothing, or one of which the ledger knows all, and that was
     /// not used lately. What a request in flight costs less than was reserved is returned to its entry, which stays, unless most
-    /// entries have requests in flight: nobody closes the table with requests that do not end.
+    /// entries have requests in flight: requests that do not end leave room for other keys.
     pub(super) fn evictable(&mut self) -> Option<u32> {
         while let Some(slot) = self.sharing.pop_front() {
             // The ledger may have counted the key apart since.
@@ -210,8 +210,9 @@ impl LeaseTable {
         self.tick.wrapping_sub(self.leases[slot as usize].used_at) > IDLE_TICKS
     }
 
-    /// Returns the row of an entry; `None` if nothing is to be said of the entry, or the window of the key has ended. Units that it returns are not used from now on:
-    /// those of an idle key, those of a part that has ended, and those that do not suffice for a request.
+    /// Returns the row of an entry; `None` if nothing is to be said of the entry, or the window of the key has ended. Units that
+    /// it returns are not used from now on: those of an idle key, those of a part that has ended, and those that do not suffice
+    /// for a request.
     fn row(&mut self, slot: u32, windows: KeyWindows, now: Timestamp) -> Option<KeyLeaseRow> {
         let is_over = self.is_over(windows, now);
         let is_idle = self.is_idle(slot) || is_over;

@@ -189,7 +189,7 @@ fn key_with_a_request_in_flight_keeps_its_place_until_the_rest_is_returned() {
 }
 
 #[test]
-fn requests_that_do_not_end_close_the_table_for_nobody() {
+fn requests_that_do_not_end_leave_room_for_other_keys() {
     for count in [1, 300] {
         let (mut ledger, mut leases) = (Ledger::default(), KeyLeases::new(KeyWindows::OfQuota, 1));
         for _ in 0..count {

@@ -84,7 +84,7 @@ fn lines_that_crawlers_do_not_read_are_found() {
     assert_eq!(
         findings("Visit-time: 0600-0845\nUser-agent: *\nDisallow: /a\n").len(),
         1,
-        "a line that nobody reads stands above no group"
+        "a line that no crawler reads stands above no group"
     );
     assert_eq!(
         findings("Disallow: /a\nUser-agent: *\nDisallow: /b\n"),
