@@ -168,6 +168,27 @@ fn no_trailer_is_a_field_by_which_routes_are_chosen() {
 }
 
 #[test]
+fn no_trailer_is_a_field_by_which_customers_or_classes_are_known() {
+    let origin = Origin::with_script(|request, connection| {
+        connection.read_body(request);
+        connection.reply("200 OK", "", b"");
+    });
+    let rules = "quotas: { own: { per: { header: X-Customer }, limit: 9, window: { fixed: 1h } } }\nclasses:\n  \
+        - { name: app, when: { header: { X-App: 'shop-*' } } }\n  \
+        - { name: rest, bucket: { rate: 10/s, burst: 20, key: { header: X-Bucket } } }\n\
+        routes: [{ match: '/**', cost: { own: 1 } }]\n";
+    let gateway = TestGateway::with_rules(origin.address(), rules);
+    let names =
+        ["X-Customer", "x_app", "X-Bucket", "X-Api-Key", "Authorization", "Cookie", "User-Agent", "Range", "X-Sum"];
+    let fields: String = names.map(|name| format!("{name}: 1\r\n")).concat();
+    let head =
+        format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: {}\r\n\r\n", names.join(", "));
+    let response = gateway.connect().send(format!("{head}1\r\na\r\n0\r\n{fields}\r\n")).read_response();
+    assert_eq!(response.status, 200);
+    assert_eq!(origin.last_request().field("trailer"), "X-Sum");
+}
+
+#[test]
 fn copies_of_one_route_are_not_served_on_another() {
     let origin = cacheable("page");
     // The cache sends the origin neither the language nor the user agent, and the cookie is no part of the key.

@@ -99,9 +99,24 @@ impl Rules {
         (!self.route_fields.is_empty()).then(|| FieldMatch::read(&self.route_fields, fields))
     }
 
-    /// Returns true if some origin reads `name` as a header field by which routes are chosen.
-    pub fn chooses_by(&self, name: &[u8]) -> bool {
-        self.route_fields.iter().any(|condition| eq_as_cgi(name, condition.source.header().as_bytes()))
+    /// Returns true if some origin reads `name` as a header field that these rules read: by which routes, classes, the keys of
+    /// buckets or customers are chosen.
+    pub fn read_header(&self, name: &[u8]) -> bool {
+        let of_classes = self.classes.iter().flat_map(|class| {
+            let keys = class.matcher.own_keys().map(|keys| &keys.source);
+            let bucket = match &class.key {
+                KeySource::Credential(source) => Some(source),
+                _ => None,
+            };
+            let conditions = class.matcher.fields.iter().map(|condition| condition.source.header());
+            conditions.chain(keys.into_iter().chain(bucket).map(CredentialSource::header))
+        });
+        let customer = match &self.customer {
+            Some(CustomerSource::Credential(source)) => Some(source.header()),
+            _ => None,
+        };
+        let of_routes = self.route_fields.iter().map(|condition| condition.source.header());
+        of_routes.chain(of_classes).chain(customer).any(|header| eq_as_cgi(name, header.as_bytes()))
     }
 
     /// Returns the names of the header fields by which a request gets its route and not another one, which `Vary` names for the

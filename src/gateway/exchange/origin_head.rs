@@ -25,10 +25,8 @@ pub(in crate::gateway) fn prepare_head(known: &mut Known) {
     let host: SmallVec<[u8; 64]> = SmallVec::from_slice(target::host(head));
     let fields = &mut head.fields;
     headers::strip_hop_by_hop(fields);
-    // An origin may merge trailers into the head, which would then be one of another route.
-    if !rules.route_fields.is_empty() {
-        headers::retain_trailers(fields, |name| !rules.chooses_by(name));
-    }
+    // An origin may merge trailers into the head, which would then be one of another route or customer.
+    headers::retain_trailers(fields, |name| !rules.read_header(name));
     // Without it, an origin need send no trailers (RFC 9110 section 6.5.1).
     if config.has_cost_trailers && !fields.contains(Name::Te) {
         fields.append(Name::Te, b"trailers");

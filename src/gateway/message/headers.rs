@@ -2,6 +2,7 @@
 
 use memchr::memmem::Finder;
 use std::sync::LazyLock;
+use tidegate_crawlers::verify::api_key::KEY_HEADERS;
 use tidegate_http1::{Field, Fields, Name, NameSet, list};
 use tidegate_policy::admin_session::COOKIE_PREFIX;
 use tidegate_policy::identity::AddressSource;
@@ -64,6 +65,14 @@ const FORBIDDEN_TRAILERS: NameSet = RESERVED.union(FORWARDING).union(HOP_BY_HOP)
     Name::Via,
     Name::Expect,
     Name::ContentLength,
+    // Who asks, and for what (RFC 9110 section 6.5.1).
+    Name::Authorization,
+    Name::Cookie,
+    Name::UserAgent,
+    Name::Referer,
+    Name::Range,
+    Name::IfNoneMatch,
+    Name::IfModifiedSince,
 ]));
 
 /// Iterates over the fields of a request that the origin is sent of it, as pairs of name and value: without those that `Connection`
@@ -159,7 +168,9 @@ fn is_untrusted_vendor_header(text: &[u8], source: &AddressSource, trusted: bool
 /// Returns true for a trailer that an origin can safely merge into the head. http1 removes trailers that change the
 /// framing, in their usual spelling.
 fn is_allowed_trailer(name: &[u8]) -> bool {
-    !FORBIDDEN_TRAILERS.contains(Name::from_cgi_bytes(name)) && !is_reserved_or_forwarding_variant(name)
+    !FORBIDDEN_TRAILERS.contains(Name::from_cgi_bytes(name))
+        && !is_reserved_or_forwarding_variant(name)
+        && !KEY_HEADERS.iter().any(|header| eq_as_cgi(name, header.as_bytes()))
 }
 
 /// Removes from `Trailer` the names that `keep` rejects: trailers that are not announced are not forwarded.
